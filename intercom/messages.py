@@ -1,0 +1,194 @@
+"""The hub's one model of what is said on a channel, whatever dialect said it.
+
+A dialect (``intercom.wire``) turns bytes into these and these into bytes; the
+core knows nothing else. All are immutable. ``id`` is the id of the line that
+asked, so that an answer can name it (``reply_to``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from intercom.records import Position
+
+#: Features that this hub grants; a client that asks for none sees the seed's protocol only.
+FEATURES = ("receipts", "cursor", "heartbeat")
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """Who the kernel says is at the other end (``SO_PEERCRED``); None where it cannot say."""
+
+    uid: int | None = None
+    pid: int | None = None
+
+
+# -- what clients say -------------------------------------------------------------------------
+
+
+class Envelope(msgspec.Struct, frozen=True, gc=False):
+    """A chat: the header the router needs, and the line as it is stored and forwarded.
+
+    :ivar line: the sender's own bytes, white space around the object stripped, no line
+        feed; re-serialised only where a field was missing or a byte was unfit.
+    :ivar payload: the payload object's bytes, as the sender wrote them.
+    :ivar speaker: ``from_session`` as written, or None where the line had none (then ``line``
+        carries the connection's own id).
+    """
+
+    id: str
+    speaker: str | None
+    to_session: str
+    reply_to: str | None
+    payload: bytes
+    line: bytes
+    strict: bool = False
+
+
+class Register(msgspec.Struct, frozen=True, gc=False):
+    """Claim a session id (``register``, ``announce``); ``speaker`` None means ``unknown``."""
+
+    id: str | None = None
+    speaker: str | None = None
+    features: tuple[str, ...] = ()
+    role: Literal["session", "sender"] = "session"
+    token: str | None = None
+    takeover: bool = False
+
+
+class Heartbeat(msgspec.Struct, frozen=True, gc=False):
+    """I am alive. From a client it is answered with one."""
+
+    id: str | None = None
+    speaker: str | None = None
+
+
+class Ack(msgspec.Struct, frozen=True, gc=False):
+    """Everything up to ``position`` was dealt with; ``read`` moves the stored offset."""
+
+    position: Position
+    state: Literal["shown", "read"] = "read"
+    id: str | None = None
+    speaker: str | None = None
+
+
+class ListSessions(msgspec.Struct, frozen=True, gc=False):
+    """Who is here? Answered by :class:`Sessions`."""
+
+    id: str | None = None
+    speaker: str | None = None
+
+
+class Unregister(msgspec.Struct, frozen=True, gc=False):
+    """Give the session id back; the connection stays and may register again."""
+
+    id: str | None = None
+    speaker: str | None = None
+
+
+class Auth(msgspec.Struct, frozen=True, gc=False):
+    """The channel's key, first line of every TCP connection."""
+
+    key: str
+    id: str | None = None
+    speaker: str | None = None
+
+
+class Unknown(msgspec.Struct, frozen=True, gc=False):
+    """A well-formed line of a type that this hub does not know: ``UNKNOWN_TYPE``."""
+
+    type: str
+    id: str | None = None
+    speaker: str | None = None
+
+
+Message = Envelope | Register | Heartbeat | Ack | ListSessions | Unregister | Auth | Unknown
+
+
+# -- what the hub says ------------------------------------------------------------------------
+
+
+class Welcome(msgspec.Struct, frozen=True, gc=False):
+    """First line of a session: who else is here and what was granted."""
+
+    session: str
+    peers: tuple[str, ...]
+    features: tuple[str, ...]
+    reply_to: str | None = None
+
+
+class Fault(msgspec.Struct, frozen=True, gc=False):
+    """An ``error`` line: a code, a sentence, and the id of the line that caused it."""
+
+    session: str | None
+    code: str
+    text: str
+    reply_to: str | None = None
+    details: dict[str, Any] = {}
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """What became of a message; each state is said only when it is true.
+
+    :ivar state: ``stored`` or ``refused``.
+    :ivar level: durability really reached (``stored`` only).
+    :ivar recipients: how many inboxes hold it; ``live`` how many of their sessions were
+        connected and taking pushes when it was written.
+    :ivar failed: inboxes that could not be written, each ``{session, code, message}``.
+    :ivar known: False: no session of this channel ever used that name; then ``nearest``.
+    """
+
+    session: str
+    message_id: str
+    state: Literal["stored", "refused"]
+    level: str = ""
+    recipients: int = 0
+    live: int = 0
+    duplicate: bool = False
+    known: bool = True
+    nearest: tuple[str, ...] = ()
+    failed: tuple[dict[str, str], ...] = ()
+    code: str = ""
+    text: str = ""
+    retryable: bool = False
+
+
+class Cursor(msgspec.Struct, frozen=True, gc=False):
+    """All of your inbox up to ``position`` has been sent to you."""
+
+    session: str
+    position: Position
+
+
+class SessionRow(msgspec.Struct, frozen=True, gc=False):
+    """One live session in a listing.
+
+    :ivar since: seconds since it registered.
+    :ivar uid: what the kernel says of its process (``pid`` too), None where it cannot say.
+    """
+
+    session: str
+    since: float
+    features: tuple[str, ...] = ()
+    uid: int | None = None
+    pid: int | None = None
+
+
+class Sessions(msgspec.Struct, frozen=True, gc=False):
+    """Answer to :class:`ListSessions`: live sessions, and names known but not connected."""
+
+    session: str
+    live: tuple[SessionRow, ...]
+    absent: tuple[str, ...] = ()
+    reply_to: str | None = None
+
+
+class Beat(msgspec.Struct, frozen=True, gc=False):
+    """The hub's heartbeat: a ping, or the answer to one."""
+
+    session: str | None
+    reply_to: str | None = None
+
+
+Reply = Welcome | Fault | Receipt | Cursor | Sessions | Beat

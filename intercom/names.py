@@ -1,0 +1,89 @@
+"""The grammar of names, and the one function that makes file names of them.
+
+Standard library only. Rules: ``docs/protocol``, "Names".
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import unicodedata
+from collections.abc import Iterable
+
+from intercom.errors import ProtocolError
+
+#: Words that address the hub or everybody, so that no session may carry them.
+RESERVED = frozenset({"hub", "*", "all"})
+#: Addresses that mean every session of the channel.
+EVERYONE = frozenset({"*", "all"})
+#: What a client that names itself nowhere is called, as the original hub does.
+ANONYMOUS = "unknown"
+
+MAX_SESSION_LENGTH = 128
+MAX_FILE_NAME = 100
+_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+def channel_name(text: str) -> str:
+    """Sanitise a channel name: letters and digits of any script, ``-``, ``_``; lower-cased.
+
+    Other characters are dropped; an empty result is ``default``. A command that
+    changed what its user typed says so, since two spellings could meet by surprise.
+    """
+    kept = "".join(c for c in text if c.isalnum() or c in "-_")
+    return kept.lower() or "default"
+
+
+def check_session(name: object) -> str:
+    """Return a session id unchanged, or refuse it.
+
+    Any text of 1 to 128 characters without control characters is an id, except
+    the reserved words.
+
+    :raise ProtocolError: ``BAD_SESSION_ID``.
+    """
+    if not isinstance(name, str):
+        raise ProtocolError("a session id must be a string", code="BAD_SESSION_ID")
+    if not 1 <= len(name) <= MAX_SESSION_LENGTH:
+        raise ProtocolError(
+            f"a session id has 1 to {MAX_SESSION_LENGTH} characters, not {len(name)}",
+            code="BAD_SESSION_ID",
+        )
+    if not name.isprintable() and any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+        raise ProtocolError(
+            "a session id must not hold control characters", code="BAD_SESSION_ID"
+        )
+    if name in RESERVED:
+        raise ProtocolError(f"{name!r} is reserved and names no session", code="BAD_SESSION_ID")
+    return name
+
+
+def slug(text: str) -> str:
+    """Make a kebab-case session id of any text, ``session`` if nothing is left."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    words = "".join(c if c.isalnum() else " " for c in plain).split()
+    return "-".join(words)[:64].strip("-") or "session"
+
+
+def file_name(name: str) -> str:
+    """Return the one file-name form of a session id or channel.
+
+    Everything outside ``[A-Za-z0-9._-]`` is percent-encoded, a leading dot too,
+    so that no id leaves its directory or hides. A result over 100 bytes is cut
+    and ended with ``~`` and a hash; since ``~`` itself is always encoded, no two
+    ids share a file.
+    """
+    data = name.encode("utf-8")
+    encoded = "".join(
+        chr(byte) if byte in _SAFE and not (i == 0 and byte == 0x2E) else f"%{byte:02X}"
+        for i, byte in enumerate(data)
+    )
+    if len(encoded) <= MAX_FILE_NAME:
+        return encoded
+    digest = hashlib.sha256(data).hexdigest()[:32]
+    return f"{encoded[: MAX_FILE_NAME - 33]}~{digest}"
+
+
+def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
+    """The known names most like a mistyped one, best first; for "did you mean"."""
+    return difflib.get_close_matches(name, sorted(set(known) - {name}), n=limit, cutoff=0.6)

@@ -1,0 +1,175 @@
+"""Where a channel lives, and the names of its files. Standard library only.
+
+A channel is a directory of mode 0700 owned by us. Everything in it is opened
+without following links and checked on the descriptor (:mod:`intercom.private`), so
+that a name planted by another user is refused instead of followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from intercom.names import channel_name, file_name
+
+# Whoever asks where a file of a channel lies also wants to open it, in the safe way.
+from intercom.private import Warn, private_directory, silent
+from intercom.private import open_private as open_private
+from intercom.private import read_private as read_private
+from intercom.private import write_atomic as write_atomic
+
+#: Longest socket path that every supported system takes (macOS: 104 with its NUL).
+MAX_SOCKET_PATH = 103
+#: Where the seed's own programs meet, so that they and we meet there too.
+SHARED_DEFAULT = "/tmp/agy-ipc"  # noqa: S108  checked for owner, mode and links before use
+
+
+def base_directory(option: str | None, environ: Mapping[str, str]) -> str:
+    """The directory that holds channels: option, ``$INTERCOM_DIR``, ``$AGY_IPC_DIR``, default.
+
+    The default is ``/tmp/agy-ipc`` where that is absent or a real directory of
+    ours, else ``/tmp/agy-ipc-<uid>``. Nothing is made or checked further here.
+    """
+    chosen = option or environ.get("INTERCOM_DIR") or environ.get("AGY_IPC_DIR")
+    if chosen:
+        return os.path.abspath(os.path.expanduser(chosen))
+    try:
+        found = os.lstat(SHARED_DEFAULT)
+    except FileNotFoundError:
+        return SHARED_DEFAULT
+    except OSError:
+        return f"{SHARED_DEFAULT}-{os.geteuid()}"
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+        return SHARED_DEFAULT
+    return f"{SHARED_DEFAULT}-{os.geteuid()}"
+
+
+def file_level(path: str, mounts: str = "/proc/self/mountinfo") -> str:
+    """The safest durability level that files at ``path`` can reach: ``disk`` or ``process``.
+
+    A memory file system forgets everything with the power, and so does a ``/tmp`` that
+    the system empties at boot; a sync there promises nothing.
+    """
+    real = os.path.realpath(path)
+    try:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.readlines()
+    except OSError:
+        return "disk"  # no /proc: nothing better is known
+    best, kind = "", ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        point = left.split()[4].encode().decode("unicode_escape")
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, right.split()[0]
+    if kind in ("tmpfs", "ramfs") or _emptied_at_boot(real):
+        return "process"
+    return "disk"
+
+
+def _emptied_at_boot(real: str) -> bool:
+    """Whether systemd-tmpfiles removes what is under ``/tmp`` at boot (type ``D``)."""
+    if not real.startswith("/tmp/") or not os.path.isdir("/run/systemd/system"):  # noqa: S108
+        return False
+    files: dict[str, Path] = {}
+    for directory in ("/usr/lib/tmpfiles.d", "/run/tmpfiles.d", "/etc/tmpfiles.d"):
+        for found in sorted(Path(directory).glob("*.conf")):
+            files[found.name] = found  # a file of a later directory masks its namesake
+    for found in files.values():
+        try:
+            text = found.read_text(errors="replace")
+        except OSError:
+            continue
+        for line in text.splitlines():
+            words = line.split()
+            if len(words) >= 2 and words[0][:1] == "D" and words[1].rstrip("/") == "/tmp":  # noqa: S108
+                return True
+    return False
+
+
+class ChannelPaths:
+    """Every file of one channel, by name. Making one touches nothing.
+
+    :ivar name: the channel's sanitised name.
+    :ivar directory: the channel's own directory.
+    """
+
+    def __init__(self, base: str, channel: str) -> None:
+        self.base = base
+        self.name = channel_name(channel)
+        self.directory = os.path.join(base, file_name(self.name))
+
+    def prepare(self, warn: Warn = silent) -> None:
+        """Make base and channel directory, private to us; see :func:`private_directory`."""
+        private_directory(self.base, warn)
+        private_directory(self.directory, warn)
+        if self.socket != self.file("hub.sock"):
+            private_directory(os.path.dirname(self.socket), warn)
+
+    def file(self, name: str) -> str:
+        """The path of one file in the channel's directory."""
+        return os.path.join(self.directory, name)
+
+    @property
+    def socket(self) -> str:
+        """The hub's socket; elsewhere (see ``hub.sock.at``) where this path is too long to bind."""
+        path = self.file("hub.sock")
+        if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
+            return path
+        digest = hashlib.sha256(os.fsencode(self.directory)).hexdigest()[:24]
+        return f"/tmp/intercom-{os.geteuid()}/{digest}.sock"  # noqa: S108  made private by prepare()
+
+    @property
+    def socket_pointer(self) -> str:
+        """A file that says where the socket is, written only where it had to move."""
+        return self.file("hub.sock.at")
+
+    @property
+    def lock(self) -> str:
+        """The election's lock; never unlinked."""
+        return self.file("hub.lock")
+
+    @property
+    def spawn_lock(self) -> str:
+        """Held by the one client that is starting a hub; never unlinked."""
+        return self.file("spawn.lock")
+
+    @property
+    def spawn_output(self) -> str:
+        """What the hub started last wrote to its standard output and error."""
+        return self.file("hub.out")
+
+    @property
+    def log(self) -> str:
+        """The hub's JSON log."""
+        return self.file("hub.log")
+
+    @property
+    def key(self) -> str:
+        """The channel's key, which TCP clients must show."""
+        return self.file("channel.key")
+
+    @property
+    def peers(self) -> str:
+        """Who is live, for people and the seed's programs."""
+        return self.file("peers.json")
+
+    def inbox(self, session: str) -> str:
+        """A session's messages."""
+        return self.file(f"inbox_{file_name(session)}.ndjson")
+
+    def offset(self, session: str) -> str:
+        """How far a session has read."""
+        return self.file(f"offset_{file_name(session)}.json")
+
+    def meta(self, session: str) -> str:
+        """An inbox's generation; also the sign that its session is known."""
+        return self.file(f"meta_{file_name(session)}.json")
+
+    def token(self, session: str) -> str:
+        """A session's secret."""
+        return self.file(f"token_{file_name(session)}")
