@@ -1,0 +1,342 @@
+"""The NDJSON dialect: lines to messages and back. Rules: ``docs/protocol``.
+
+A hub forwards and stores the bytes that the sender wrote, so reading takes the
+header apart and leaves the payload a span of the line. Most lines have the
+eight fields and nothing odd, which is found by counting bytes. Any other line
+gets the strict reading of ``intercom.wire.envelope``, which commands use too:
+there is one set of rules, and this module only knows a short cut through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from intercom.errors import ProtocolError
+from intercom.messages import (
+    FEATURES,
+    Ack,
+    Auth,
+    Envelope,
+    Heartbeat,
+    ListSessions,
+    Message,
+    Register,
+    Unknown,
+    Unregister,
+)
+from intercom.names import ANONYMOUS, EVERYONE, channel_name, check_session
+from intercom.records import Position
+from intercom.wire.envelope import (
+    MAX_ID,
+    MAX_LINE,
+    bad_field,
+    check_fields,
+    check_length,
+    is_id,
+    read_members,
+)
+from intercom.wire.jsontext import (
+    MAX_DEPTH,
+    MAX_DIGITS,
+    Member,
+    is_too_deep,
+    may_hold_long_number,
+)
+from intercom.wire.replies import Encoder
+
+__all__ = ["Decoder", "Encoder"]
+
+#: The white space of JSON; ``bytes.strip`` alone would take form feeds too.
+_SPACE = b" \t\r\n"
+_CR, _LF, _OBJECT, _BACKSLASH = b"\r\n{\\"
+#: Double quotes outside the payload, where a line has the eight fields and no other, each
+#: once, and no quote within a string: those of eight keys and six strings. A ``reply_to``
+#: that is a string adds two, and so does every further key, at least.
+_QUOTES = 2 * (8 + 6)
+_MAX_POSITION = 2**63 - 1
+
+_P = TypeVar("_P")
+
+
+class _Header(msgspec.Struct, gc=False):
+    """The header of a line that lacks nothing."""
+
+    type: str
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID)]
+    from_session: str
+    to_session: str
+    channel: str
+    reply_to: str | None
+    timestamp: str
+    payload: msgspec.Raw
+
+
+class _ChatPayload(msgspec.Struct, gc=False):
+    strict: msgspec.Raw = msgspec.Raw(b"false")
+
+
+class _RegisterPayload(msgspec.Struct, gc=False):
+    features: list[str] | None = None
+    role: Literal["session", "sender"] | None = None
+    token: str | None = None
+    takeover: bool | None = None
+
+
+class _AckPayload(msgspec.Struct, gc=False):
+    offset: Annotated[int, msgspec.Meta(ge=0, le=_MAX_POSITION)]
+    generation: Annotated[int, msgspec.Meta(ge=1, le=_MAX_POSITION)]
+    state: Literal["shown", "read"] | None = None
+
+
+class _AuthPayload(msgspec.Struct, gc=False):
+    key: str
+
+
+_decode_header = msgspec.json.Decoder(_Header).decode
+_decode_chat = msgspec.json.Decoder(_ChatPayload).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Decoder:
+    """Lines that clients say to the hub of one channel, as messages.
+
+    :param channel: the hub's channel, sanitised.
+    :param new_id: draws the id of a chat that has none.
+    :param timestamp: says the time of a chat that does not, ISO 8601.
+    :param limit: longest line in bytes, as it comes and as it is forwarded.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        new_id: Callable[[], str],
+        timestamp: Callable[[], str],
+        limit: int = MAX_LINE,
+    ) -> None:
+        self._channel = channel
+        self._new_id = new_id
+        self._timestamp = timestamp
+        self._limit = limit
+
+    def decode(self, line: bytes, session: str | None) -> Message:
+        """Read one line, without its line feed.
+
+        :param session: the id that the connection registered, None before; a chat that
+            names no sender comes from it.
+        :raise ProtocolError: the code and sentence to answer with; ``message_id`` is set
+            where the line's id could be read. Any other exception is a bug.
+        """
+        line = line.strip(_SPACE)
+        if not line.isascii():
+            line = _repaired(line)
+        check_length(line, self._limit)
+        plain = _read_plain(line)
+        if plain is None:
+            return self._decode_closely(line, session)
+        header, payload = plain
+        try:
+            check_session(header.from_session)
+            self._check_channel(header.channel)
+            if header.type != "chat":
+                return _control(header.type, header.id, header.from_session, payload)
+            if header.to_session not in EVERYONE:
+                check_session(header.to_session)
+        except ProtocolError as error:
+            error.message_id = header.id
+            raise
+        return Envelope(
+            header.id,
+            header.from_session,
+            header.to_session,
+            header.reply_to,
+            payload,
+            line,
+            _is_strict(payload),
+        )
+
+    def _decode_closely(self, line: bytes, session: str | None) -> Message:
+        """Read a line that lacks a field, has more than the known ones, or is broken."""
+        text, members = read_members(line, self._limit)
+        fields = {key: member.value for key, member in members.items()}
+        # Here line ends can only stand between tokens, where they are worth a space.
+        text = text.replace("\r", " ").replace("\n", " ")
+        payload = b""
+        if fields.get("payload") is not None:
+            payload = text[members["payload"].start : members["payload"].end].encode()
+        try:
+            speaker = fields.get("from_session")
+            if speaker is not None:
+                check_session(speaker)
+            if fields.get("type") == "chat":
+                _check_recipient(fields.setdefault("to_session", "*"))
+            check_fields(fields)
+            if fields.get("channel") is not None:
+                self._check_channel(fields["channel"])
+            if fields["type"] != "chat":
+                return _control(fields["type"], fields.get("id"), speaker, payload)
+            added = self._missing(members, session)
+            text = _completed(text, members, added)
+            line = text.encode()
+            check_length(line, self._limit)
+        except ProtocolError as error:
+            error.message_id = fields["id"] if is_id(fields.get("id")) else None
+            raise
+        return Envelope(
+            added.get("id") or fields["id"],
+            speaker,
+            fields["to_session"],
+            fields.get("reply_to"),
+            payload or b"{}",
+            line,
+            _is_strict(payload),
+        )
+
+    def _missing(self, members: dict[str, Member], session: str | None) -> dict[str, Any]:
+        """What a chat left out, in the order in which it is added."""
+        fill: dict[str, Callable[[], Any]] = {
+            "id": self._new_id,
+            "from_session": lambda: session or ANONYMOUS,
+            "to_session": lambda: "*",
+            "channel": lambda: self._channel,
+            "payload": dict,
+            "timestamp": self._timestamp,
+        }
+        added = {
+            name: value()
+            for name, value in fill.items()
+            if name not in members or members[name].value is None
+        }
+        if "reply_to" not in members:
+            added["reply_to"] = None
+        return added
+
+    def _check_channel(self, channel: str) -> None:
+        if channel != self._channel and channel_name(channel) != self._channel:
+            raise ProtocolError(
+                f"this is the hub of channel {self._channel!r}, not of {channel[:MAX_ID]!r}",
+                code="CHANNEL_MISMATCH",
+            )
+
+
+def _read_plain(line: bytes) -> tuple[_Header, bytes] | None:
+    """Header and payload of a line that needs no closer look, None for all others."""
+    try:
+        header = _decode_header(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    payload = bytes(header.payload)
+    if (
+        line.count(b'"') - payload.count(b'"') != _QUOTES + 2 * (header.reply_to is not None)
+        or payload[0] != _OBJECT
+        or _CR in line
+        or _LF in line
+        # Only a payload can be deep here, and it takes a bracket to get in and one to get out.
+        or (len(payload) >= 2 * MAX_DEPTH and is_too_deep(line))
+        or (len(line) > MAX_DIGITS and may_hold_long_number(line))
+    ):
+        return None
+    return header, payload
+
+
+def _repaired(line: bytes) -> bytes:
+    """The line with U+FFFD where it is not UTF-8: else no reader would get past it."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return line.decode("utf-8", "replace").encode()
+    return line
+
+
+def _completed(text: str, members: dict[str, Member], added: dict[str, Any]) -> str:
+    """The object's text with fields added; members that have a value stay as written."""
+    if not added:
+        return text
+    written = {key: text[member.at : member.end] for key, member in members.items()}
+    for key, value in added.items():
+        written[key] = f'"{key}":{_encode(value).decode()}'
+    return "{" + ",".join(written.values()) + "}"
+
+
+def _check_recipient(name: object) -> None:
+    if not (isinstance(name, str) and name in EVERYONE):
+        check_session(name)
+
+
+def _is_strict(payload: bytes) -> bool:
+    """Whether ``strict`` is true in a chat's payload; a key may be written in escapes."""
+    if payload.find(b'"strict"') < 0 and (_BACKSLASH not in payload or payload.find(b"\\u00") < 0):
+        return False
+    return bytes(_decode_chat(payload).strict) == b"true"
+
+
+# -- what is no chat --------------------------------------------------------------------------
+
+
+def _control(type_: str, message_id: str | None, speaker: str | None, payload: bytes) -> Message:
+    make = _CONTROLS.get(type_)
+    if make is None:
+        return Unknown(type_, message_id, speaker)
+    return make(message_id, speaker, payload or b"{}")
+
+
+def _register(message_id: str | None, speaker: str | None, payload: bytes) -> Register:
+    said = _payload(payload, _RegisterPayload)
+    asked = dict.fromkeys(said.features or ())
+    return Register(
+        id=message_id,
+        speaker=speaker,
+        features=tuple(feature for feature in asked if feature in FEATURES),
+        role=said.role or "session",
+        token=said.token,
+        takeover=said.takeover or False,
+    )
+
+
+def _ack(message_id: str | None, speaker: str | None, payload: bytes) -> Ack:
+    said = _payload(payload, _AckPayload)
+    position = Position(said.generation, said.offset)
+    return Ack(position, said.state or "read", message_id, speaker)
+
+
+def _auth(message_id: str | None, speaker: str | None, payload: bytes) -> Auth:
+    return Auth(_payload(payload, _AuthPayload).key, message_id, speaker)
+
+
+def _bare(
+    kind: type[Heartbeat | ListSessions | Unregister],
+    message_id: str | None,
+    speaker: str | None,
+    payload: bytes,
+) -> Message:
+    return kind(message_id, speaker)
+
+
+_CONTROLS: dict[str, Callable[[str | None, str | None, bytes], Message]] = {
+    "register": _register,
+    "announce": _register,
+    "ack": _ack,
+    "auth": _auth,
+    "heartbeat": partial(_bare, Heartbeat),
+    "list": partial(_bare, ListSessions),
+    "unregister": partial(_bare, Unregister),
+}
+
+
+def _payload(payload: bytes, kind: type[_P]) -> _P:
+    """Read a payload's fields; unknown ones are ignored.
+
+    :raise ProtocolError: ``BAD_ENVELOPE``, naming the field.
+    """
+    try:
+        return msgspec.json.decode(payload, type=kind)
+    except msgspec.ValidationError as error:
+        said, at, place = str(error).rpartition(" - at `$")
+        if at:
+            place = "payload" + place.rstrip("`")
+            raise bad_field(place, f"{place}: {said[:MAX_ID]}") from None
+        place = "payload." + str(error).split("`")[1]
+        raise bad_field(place, f"{place} is missing") from None
