@@ -1,0 +1,121 @@
+"""What the core asks its shell to do, as data.
+
+The shell performs the effects of one input in their order. Effects that start
+something slow (:class:`Admit`, :class:`ReadInbox`, :class:`Commit`,
+:class:`AppendEntry`) come back as an input of their own; the connection numbers
+are the shell's.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from intercom.messages import Reply
+from intercom.records import Entry, Position
+
+
+class AppendEntry(msgspec.Struct, frozen=True, gc=False):
+    """Store ``entry``; comes back as ``written`` or ``refused``, then ``stored``."""
+
+    entry: Entry
+
+
+class Push(msgspec.Struct, frozen=True, gc=False):
+    """Write a stored message's bytes to a live connection."""
+
+    connection: int
+    line: bytes
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """Say something to a connection, in its own dialect."""
+
+    connection: int
+    reply: Reply
+
+
+class Admit(msgspec.Struct, frozen=True, gc=False):
+    """Before a welcome: read the session's token, and publish who is live.
+
+    The connection's further input is held until ``admitted`` was called with the
+    token found in the channel (None if there is none).
+
+    :ivar token_of: session whose token is wanted, None if it does not matter.
+    :ivar publish: ids to write to ``peers.json`` first, None to leave it as it is.
+    """
+
+    connection: int
+    token_of: str | None
+    publish: tuple[str, ...] | None
+
+
+class PublishPeers(msgspec.Struct, frozen=True, gc=False):
+    """Rewrite ``peers.json`` some time soon: somebody left. Coalesced by the shell."""
+
+    sessions: tuple[str, ...]
+
+
+class EnrolSession(msgspec.Struct, frozen=True, gc=False):
+    """Remember on disk that this session id is in use, so that later senders find it known."""
+
+    session: str
+
+
+class ReadInbox(msgspec.Struct, frozen=True, gc=False):
+    """Read on in an inbox for a connection, from ``start`` or (None) its stored position.
+
+    Comes back as ``inbox_read``, or ``inbox_unreadable``.
+    """
+
+    connection: int
+    inbox: str
+    start: Position | None
+    limit: int
+
+
+class CommitPosition(msgspec.Struct, frozen=True, gc=False):
+    """Move an inbox's stored position; a refusal comes back as ``commit_refused``."""
+
+    connection: int
+    inbox: str
+    position: Position
+    message_id: str | None
+
+
+class Close(msgspec.Struct, frozen=True, gc=False):
+    """End a connection once everything said to it is written.
+
+    Its input is read on (and answered) until the peer closes or a second has
+    passed, so that nothing that it sent is lost unread.
+    """
+
+    connection: int
+
+
+class Drop(msgspec.Struct, frozen=True, gc=False):
+    """End a connection at once: it is silent, or has no right to be here."""
+
+    connection: int
+    reason: str
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """Something for the log: an event name and ids, never bodies."""
+
+    event: str
+    fields: dict[str, str | int | None]
+
+
+Effect = (
+    AppendEntry
+    | Push
+    | Answer
+    | Admit
+    | PublishPeers
+    | EnrolSession
+    | ReadInbox
+    | CommitPosition
+    | Close
+    | Drop
+    | Note
+)

@@ -1,0 +1,395 @@
+"""The hub: composes the parts of the core; every input returns a list of effects.
+
+See :class:`intercom.interfaces.IRouter` for what each input means. Nothing here
+knows a dialect, a file or a clock.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Sequence
+
+from zope.interface import implementer
+
+from intercom.core.admission import Admission, who
+from intercom.core.deliveries import Deliveries
+from intercom.core.effects import (
+    Answer,
+    Close,
+    CommitPosition,
+    Drop,
+    Effect,
+    Note,
+    Push,
+)
+from intercom.core.roster import Roster
+from intercom.core.routing import Digest, Identify, Routing, feed_news
+from intercom.core.session import Link, open_link
+from intercom.errors import IntercomError
+from intercom.interfaces import IRouter
+from intercom.messages import (
+    Ack,
+    Auth,
+    Beat,
+    Credentials,
+    Envelope,
+    Fault,
+    Heartbeat,
+    ListSessions,
+    Message,
+    Register,
+    Sessions,
+    Unknown,
+    Unregister,
+)
+from intercom.names import ANONYMOUS
+from intercom.records import Appeared, Batch, Refused, Written
+
+#: A connection silent for this long is asked whether it is there ...
+PING_AFTER_S = 30.0
+#: ... and one that asked for heartbeats and stays silent for this long is gone.
+SILENT_AFTER_S = 90.0
+#: A TCP connection shows the channel's key within this time.
+KEY_WITHIN_S = 5.0
+
+
+@implementer(IRouter)
+class HubCore:
+    """One channel's hub, pure.
+
+    :param durability: level asked of the spool for every message.
+    :param digest: hashes a message's content (``wire.envelope.digest``).
+    :param identify: reads sender, id and hash of a stored line (``wire.envelope.identify``).
+    :param key: what TCP connections must show first; None lets none of them in.
+    """
+
+    def __init__(
+        self, durability: str, digest: Digest, identify: Identify, key: str | None = None
+    ) -> None:
+        self._key = key
+        self._links: dict[int, Link] = {}
+        self._roster = Roster()
+        self._deliveries = Deliveries()
+        self._admission = Admission(self._roster)
+        self._routing = Routing(
+            self._links, self._roster, self._deliveries, durability, digest, identify
+        )
+        self._closing: Fault | None = None
+        self._verbs: dict[type, Callable[[Link, object, float], list[Effect]]] = {
+            Envelope: self._routing.submit,  # type: ignore[dict-item]
+            Register: self._register_again,  # type: ignore[dict-item]
+            Heartbeat: self._heartbeat,  # type: ignore[dict-item]
+            Ack: self._ack,  # type: ignore[dict-item]
+            ListSessions: self._list,  # type: ignore[dict-item]
+            Unregister: self._unregister,  # type: ignore[dict-item]
+            Auth: self._auth_again,  # type: ignore[dict-item]
+            Unknown: self._unknown,  # type: ignore[dict-item]
+        }
+
+    @property
+    def pending(self) -> int:
+        """Entries given to the spool of which the last word has not been heard."""
+        return self._deliveries.pending
+
+    def claim_of(self, connection: int) -> str | None:
+        """See :meth:`IRouter.claim_of`."""
+        link = self._links.get(connection)
+        return None if link is None else link.claimed
+
+    # -- connections
+
+    def connected(
+        self, connection: int, credentials: Credentials, needs_key: bool, now: float
+    ) -> list[Effect]:
+        """See :meth:`IRouter.connected`."""
+        self._links[connection] = open_link(connection, credentials, needs_key, now)
+        return []
+
+    def disconnected(self, connection: int, now: float) -> list[Effect]:
+        """See :meth:`IRouter.disconnected`."""
+        link = self._links.get(connection)
+        if link is None:
+            return []
+        if link.life.state() in ("admitting", "orphaned"):
+            link.life.lose()  # what it said is still to be handled
+            return []
+        del self._links[connection]
+        effects = self._admission.leave(link, now)
+        link.life.lose()
+        return effects
+
+    def admitted(self, connection: int, token: str | None, now: float) -> list[Effect]:
+        """See :meth:`IRouter.admitted`."""
+        link = self._links.get(connection)
+        if link is None or link.register is None:
+            return []
+        state = link.life.state()
+        if state not in ("admitting", "orphaned"):
+            return []
+        effects = self._admission.admit(link, token, now)
+        waiting, link.waiting = link.waiting, []
+        for message in waiting:
+            effects += self.submit(connection, message, now)
+        if state == "orphaned":
+            effects += self.disconnected(connection, now)
+        return effects
+
+    # -- what they say
+
+    def submit(self, connection: int, message: Message, now: float) -> list[Effect]:
+        """See :meth:`IRouter.submit`."""
+        link = self._links.get(connection)
+        if link is None:
+            return []
+        link.heard = now
+        if link.session is None:
+            return self._unregistered(link, message, now)
+        if message.speaker is not None and message.speaker != link.session:
+            return self._misspoken(link, message)
+        if self._closing is not None and link.asks_for_more:
+            return [Answer(connection, _addressed(self._closing, link, message.id))]
+        return self._verbs[type(message)](link, message, now)
+
+    def _misspoken(self, link: Link, message: Message) -> list[Effect]:
+        """A connection speaks for its own id only."""
+        if isinstance(message, Register):
+            text = (
+                f"this connection is registered as {link.session!r}; "
+                f"unregister first, or open another for {message.speaker!r}"
+            )
+            return [self._fault(link, "ALREADY_REGISTERED", text, message.id)]
+        text = (
+            f"this connection speaks for {link.session!r}, not for {message.speaker!r}; "
+            f"the message was not sent"
+        )
+        return [
+            self._fault(link, "FROM_MISMATCH", text, message.id),
+            Note("from_mismatch", {"session": link.session, **who(link)}),
+        ]
+
+    def _unregistered(self, link: Link, message: Message, now: float) -> list[Effect]:
+        """A line from a connection that speaks for nobody (yet, or any more)."""
+        state = link.life.state()
+        if state in ("admitting", "orphaned"):
+            link.waiting.append(message)
+            return []
+        if state == "refused":
+            assert link.fault is not None
+            return [
+                Answer(link.number, _addressed(link.fault, link, message.id)),
+                Note("unheard", {"connection": link.number, "code": link.fault.code}),
+            ]
+        if state == "locked":
+            return self._unlock(link, message)
+        if self._closing is not None and isinstance(message, Register) and message.features:
+            fault = _addressed(self._closing, link, message.id)
+            return self._admission.refuse(link, fault, now)
+        if isinstance(message, Register):
+            return self._admission.claim(link, message)
+        if state == "released":
+            text = "this connection gave its session back; register before anything else"
+            return [self._fault(link, "NOT_REGISTERED", text, message.id)]
+        if isinstance(message, Auth):
+            return []  # a key where none is needed does no harm and claims nothing
+        # Any first line registers, as the original hub has it.
+        effects = self._admission.claim(link, Register(message.id, message.speaker))
+        if link.fault is None:
+            link.waiting.append(message)
+        return effects
+
+    def _unlock(self, link: Link, message: Message) -> list[Effect]:
+        """First line over TCP: the key, or the door."""
+        shown = message.key if isinstance(message, Auth) else None
+        if (
+            shown is not None
+            and self._key is not None
+            and hmac.compare_digest(shown.encode(), self._key.encode())
+        ):
+            link.life.unlock()
+            return []
+        return self._no_key(link)
+
+    def _no_key(self, link: Link) -> list[Effect]:
+        """Nothing more is read from a stranger: a web page's request executes nothing."""
+        text = "the first line must be of type auth and carry the channel's key"
+        fault = Fault(None, "UNAUTHORIZED", text)
+        link.life.refuse(fault)
+        return [
+            Answer(link.number, fault),
+            Drop(link.number, "no key"),
+            Note("unauthorized", {"connection": link.number}),
+        ]
+
+    def garbled(self, connection: int, error: IntercomError, now: float) -> list[Effect]:
+        """See :meth:`IRouter.garbled`."""
+        link = self._links.get(connection)
+        if link is None:
+            return []
+        link.heard = now
+        if link.life.state() == "locked":
+            return self._no_key(link)
+        message_id = getattr(error, "message_id", None)
+        if link.fault is not None:
+            return [Answer(connection, _addressed(link.fault, link, message_id))]
+        fault = Fault(link.session, error.code, error.text, message_id, error.details)
+        return [Answer(connection, fault)]
+
+    # -- verbs of the registered
+
+    def _register_again(self, link: Link, message: Register, now: float) -> list[Effect]:
+        return self._admission.renew(link, message)
+
+    def _heartbeat(self, link: Link, message: Heartbeat, now: float) -> list[Effect]:
+        if link.asked:
+            link.asked = False  # the answer to ours; answering that would never end
+            return []
+        return [Answer(link.number, Beat(link.session, message.id))]
+
+    def _ack(self, link: Link, message: Ack, now: float) -> list[Effect]:
+        feed = link.feed
+        if feed is None or not feed.cursor:
+            text = "ack needs the feature cursor, on the connection that receives"
+            return [self._fault(link, "BAD_ENVELOPE", text, message.id)]
+        if feed.next is None or message.position > feed.next:
+            text = f"nothing up to offset {message.position.offset} has been sent to you"
+            return [self._fault(link, "STALE_POSITION", text, message.id)]
+        if message.state != "read":
+            return []
+        return [CommitPosition(link.number, feed.inbox, message.position, message.id)]
+
+    def _list(self, link: Link, message: ListSessions, now: float) -> list[Effect]:
+        session = link.session or ANONYMOUS
+        reply = Sessions(session, self._roster.rows(now), self._roster.absent(), message.id)
+        return [Answer(link.number, reply)]
+
+    def _unregister(self, link: Link, message: Unregister, now: float) -> list[Effect]:
+        effects = self._admission.leave(link, now)
+        link.life.release()
+        return effects
+
+    def _auth_again(self, link: Link, message: Auth, now: float) -> list[Effect]:
+        return []
+
+    def _unknown(self, link: Link, message: Unknown, now: float) -> list[Effect]:
+        text = f"this hub knows no type {message.type[:64]!r}"
+        return [self._fault(link, "UNKNOWN_TYPE", text, message.id)]
+
+    def _fault(self, link: Link, code: str, text: str, reply_to: str | None) -> Answer:
+        return Answer(link.number, Fault(link.session, code, text, reply_to))
+
+    # -- what the spool says
+
+    def written(self, outcomes: Sequence[Written | Refused | Appeared], now: float) -> list[Effect]:
+        """See :meth:`IRouter.written`."""
+        return self._routing.written(outcomes, now)
+
+    def stored(self, tickets: Sequence[int], level: str, now: float) -> list[Effect]:
+        """See :meth:`IRouter.stored`."""
+        return self._routing.stored(tickets, level, now)
+
+    def seen(self, sessions: dict[str, float | None], now: float) -> list[Effect]:
+        """See :meth:`IRouter.seen`."""
+        for session, age in sessions.items():
+            self._roster.saw(session, None if age is None else now - age)
+        return []
+
+    def inbox_read(self, connection: int, batch: Batch, now: float) -> list[Effect]:
+        """See :meth:`IRouter.inbox_read`."""
+        link = self._links.get(connection)
+        if link is None or link.feed is None:
+            return []
+        effects: list[Effect] = [Push(connection, record.line) for record in link.feed.read(batch)]
+        effects += feed_news(link)
+        if batch.warning:
+            effects.append(
+                Note("position_repaired", {"session": link.session, "warning": batch.warning})
+            )
+        return effects
+
+    def inbox_unreadable(self, connection: int, error: IntercomError, now: float) -> list[Effect]:
+        """See :meth:`IRouter.inbox_unreadable`."""
+        link = self._links.get(connection)
+        if link is None or link.feed is None:
+            return []
+        link.feed.failed()
+        return [Note("inbox_unreadable", {"session": link.session, "code": error.code})]
+
+    def commit_refused(
+        self, connection: int, error: IntercomError, message_id: str | None, now: float
+    ) -> list[Effect]:
+        """See :meth:`IRouter.commit_refused`."""
+        link = self._links.get(connection)
+        if link is None or link.session is None:
+            return []
+        return [self._fault(link, error.code, error.text, message_id)]
+
+    # -- flow and time
+
+    def paused(self, connection: int, now: float) -> list[Effect]:
+        """See :meth:`IRouter.paused`."""
+        link = self._links.get(connection)
+        if link is not None and link.feed is not None:
+            link.feed.pause()
+        return []
+
+    def drained(self, connection: int, now: float) -> list[Effect]:
+        """See :meth:`IRouter.drained`."""
+        link = self._links.get(connection)
+        if link is None or link.feed is None:
+            return []
+        link.feed.drained()
+        lagged, link.feed.lagged = link.feed.lagged, None
+        if lagged is None or not link.asks_for_more:
+            return feed_news(link)
+        text = "you did not keep up; what came since then is in your inbox file only"
+        return [Answer(connection, Fault(link.session, "LAGGED", text, None, {"offset": lagged}))]
+
+    def tick(self, now: float) -> list[Effect]:
+        """See :meth:`IRouter.tick`."""
+        self._deliveries.forget_old(now)
+        effects: list[Effect] = []
+        for link in list(self._links.values()):
+            if link.session is None:
+                if link.life.state() == "locked" and now - link.opened >= KEY_WITHIN_S:
+                    effects += self._no_key(link)
+                continue
+            effects += self._keep_alive(link, now)
+            if link.feed is not None:
+                link.feed.retry()
+                effects += feed_news(link)
+        return effects
+
+    def _keep_alive(self, link: Link, now: float) -> list[Effect]:
+        """Ask a silent peer whether it is there; drop one that promised to answer."""
+        silent = now - link.heard
+        if silent >= SILENT_AFTER_S and "heartbeat" in link.features:
+            return [
+                Drop(link.number, "silent"),
+                Note("silent", {"session": link.session, "connection": link.number}),
+            ]
+        if silent < PING_AFTER_S or now - link.pinged < PING_AFTER_S:
+            return []
+        link.pinged = now
+        link.asked = True
+        return [Answer(link.number, Beat(link.session))]
+
+    def closing(self, now: float) -> list[Effect]:
+        """See :meth:`IRouter.closing`.
+
+        Those who asked for nothing are closed without a word they would not know, and
+        what they had sent is still taken; the others are told, and try elsewhere.
+        """
+        text = "this hub is leaving; connect again, and send again what has no receipt"
+        self._closing = Fault(None, "SHUTTING_DOWN", text)
+        effects: list[Effect] = []
+        for link in self._links.values():
+            if link.session is not None and link.asks_for_more:
+                effects.append(Answer(link.number, _addressed(self._closing, link, None)))
+            effects.append(Close(link.number))
+        return effects
+
+
+def _addressed(fault: Fault, link: Link, reply_to: str | None) -> Fault:
+    """The same fault, to this connection, about this line."""
+    session = link.session or fault.session
+    return Fault(session, fault.code, fault.text, reply_to, fault.details)

@@ -1,0 +1,298 @@
+"""What every IRouter promises, held by the hub's core and by a plain one of a hundred lines.
+
+The plain router knows neither tokens nor cursors nor time; what both do alike is
+the contract, and what the core does beyond it is tested in tests/core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from intercom.core import effects as fx
+from intercom.core.hub import HubCore
+from intercom.errors import IntercomError, ProtocolError, SpoolError
+from intercom.interfaces import IRouter
+from intercom.messages import (
+    Beat,
+    Credentials,
+    Envelope,
+    Fault,
+    Heartbeat,
+    ListSessions,
+    Message,
+    Receipt,
+    Register,
+    SessionRow,
+    Sessions,
+    Unregister,
+    Welcome,
+)
+from intercom.names import EVERYONE
+from intercom.records import Appeared, Batch, Entry, Position, Record, Refused, Written
+from intercom.wire import envelope
+
+
+@implementer(IRouter)
+class PlainRouter:
+    """Routes by plain dictionaries; the shortest thing that keeps the contract."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str | None] = {}
+        self.claims: dict[int, Register] = {}
+        self.tickets: dict[int, tuple[int, str, str]] = {}
+        self.seen_ids: dict[tuple[str, str], int] = {}
+
+    @property
+    def pending(self) -> int:
+        return len(self.tickets)
+
+    def claim_of(self, connection: int) -> str | None:
+        claim = self.claims.get(connection)
+        return claim.speaker if claim else self.names.get(connection)
+
+    def connected(
+        self, connection: int, credentials: Credentials, needs_key: bool, now: float
+    ) -> list[fx.Effect]:
+        self.names[connection] = None
+        return []
+
+    def submit(self, connection: int, message: Message, now: float) -> list[fx.Effect]:
+        if connection not in self.names:
+            return []
+        name = self.names[connection]
+        if isinstance(message, Register):
+            taken = {n: c for c, n in self.names.items() if n}
+            if message.speaker in taken and taken[message.speaker] != connection:
+                fault = Fault(message.speaker, "SESSION_COLLISION", "taken", message.id)
+                return [fx.Answer(connection, fault), fx.Close(connection)]
+            self.claims[connection] = message
+            return [fx.Admit(connection, None, (str(message.speaker),))]
+        if name is None:
+            return [fx.Answer(connection, Fault(None, "NOT_REGISTERED", "who?", message.id))]
+        if message.speaker not in (None, name):
+            return [fx.Answer(connection, Fault(name, "FROM_MISMATCH", "no", message.id))]
+        if isinstance(message, Heartbeat):
+            return [fx.Answer(connection, Beat(name, message.id))]
+        if isinstance(message, ListSessions):
+            rows = tuple(SessionRow(n, 0.0) for n in sorted(filter(None, self.names.values())))
+            return [fx.Answer(connection, Sessions(name, rows, (), message.id))]
+        if isinstance(message, Unregister):
+            self.names[connection] = None
+            return []
+        assert isinstance(message, Envelope)
+        return self._route(connection, name, message)
+
+    def _route(self, connection: int, name: str, message: Envelope) -> list[fx.Effect]:
+        if (name, message.id) in self.seen_ids:
+            receipt = Receipt(name, message.id, "stored", recipients=1, duplicate=True)
+            return [fx.Answer(connection, receipt)]
+        others = sorted(n for n in self.names.values() if n and n != name)
+        effects: list[fx.Effect] = []
+        for target in others if message.to_session in EVERYONE else [message.to_session]:
+            ticket = len(self.seen_ids) * 100 + len(effects) + 1
+            self.tickets[ticket] = (connection, name, message.id)
+            digest = envelope.digest("chat", target, None, message.payload)
+            entry = Entry(ticket, target, message.line, name, message.id, digest, "disk")
+            effects.append(fx.AppendEntry(entry))
+        self.seen_ids[name, message.id] = len(effects)
+        return effects
+
+    def garbled(self, connection: int, error: IntercomError, now: float) -> list[fx.Effect]:
+        if connection not in self.names:
+            return []
+        return [fx.Answer(connection, Fault(None, error.code, error.text))]
+
+    def admitted(self, connection: int, token: str | None, now: float) -> list[fx.Effect]:
+        claim = self.claims.pop(connection, None)
+        if claim is None or connection not in self.names:
+            return []
+        others = tuple(sorted(n for n in self.names.values() if n))
+        self.names[connection] = claim.speaker
+        return [fx.Answer(connection, Welcome(str(claim.speaker), others, (), claim.id))]
+
+    def disconnected(self, connection: int, now: float) -> list[fx.Effect]:
+        name = self.names.pop(connection, None)
+        return [fx.PublishPeers(tuple(filter(None, self.names.values())))] if name else []
+
+    def written(
+        self, outcomes: Sequence[Written | Refused | Appeared], now: float
+    ) -> list[fx.Effect]:
+        effects: list[fx.Effect] = []
+        for outcome in outcomes:
+            if isinstance(outcome, Refused):
+                ticket = self.tickets.pop(outcome.ticket, None)
+                if ticket:
+                    receipt = Receipt(ticket[1], ticket[2], "refused", code=outcome.code)
+                    self.seen_ids.pop(ticket[1:], None)
+                    effects.append(fx.Answer(ticket[0], receipt))
+                continue
+            records = outcome.records if isinstance(outcome, Appeared) else [outcome.record]
+            for number, name in self.names.items():
+                if name == outcome.inbox:
+                    effects += [fx.Push(number, record.line) for record in records]
+        return effects
+
+    def stored(self, tickets: Sequence[int], level: str, now: float) -> list[fx.Effect]:
+        told = [self.tickets.pop(ticket) for ticket in tickets if ticket in self.tickets]
+        return [
+            fx.Answer(number, Receipt(name, message_id, "stored", level, recipients=1))
+            for number, name, message_id in told
+        ]
+
+    def inbox_read(self, connection: int, batch: Batch, now: float) -> list[fx.Effect]:
+        return []
+
+    def inbox_unreadable(
+        self, connection: int, error: IntercomError, now: float
+    ) -> list[fx.Effect]:
+        return []
+
+    def commit_refused(
+        self, connection: int, error: IntercomError, message_id: str | None, now: float
+    ) -> list[fx.Effect]:
+        return []
+
+    def paused(self, connection: int, now: float) -> list[fx.Effect]:
+        return []
+
+    def drained(self, connection: int, now: float) -> list[fx.Effect]:
+        return []
+
+    def seen(self, sessions: dict[str, float | None], now: float) -> list[fx.Effect]:
+        return []
+
+    def tick(self, now: float) -> list[fx.Effect]:
+        return []
+
+    def closing(self, now: float) -> list[fx.Effect]:
+        return [fx.Close(number) for number in self.names]
+
+
+@pytest.fixture(params=["core", "plain"])
+def router(request: pytest.FixtureRequest) -> Any:
+    if request.param == "core":
+        return HubCore("disk", envelope.digest, envelope.identify)
+    return PlainRouter()
+
+
+def join(router: Any, number: int, session: str) -> None:
+    router.connected(number, Credentials(), False, 0.0)
+    (admit,) = router.submit(number, Register("r", session, ("receipts",)), 0.0)
+    assert isinstance(admit, fx.Admit)
+    assert router.claim_of(number) == session
+    (welcome,) = told(router.admitted(number, None, 0.0), number)
+    assert (type(welcome), welcome.session) == (Welcome, session)
+
+
+def told(effects: list[fx.Effect], number: int) -> list[Any]:
+    return [e.reply for e in effects if isinstance(e, fx.Answer) and e.connection == number]
+
+
+def chat(message_id: str, to: str, speaker: str | None = None) -> Envelope:
+    return Envelope(message_id, speaker, to, None, b"{}", b'{"type":"chat"}')
+
+
+def entries(effects: list[fx.Effect]) -> list[Entry]:
+    return [e.entry for e in effects if isinstance(e, fx.AppendEntry)]
+
+
+def test_it_provides_the_interface(router: Any) -> None:
+    verifyObject(IRouter, router)
+
+
+def test_a_message_is_appended_then_pushed_then_told_stored(router: Any) -> None:
+    join(router, 1, "ada")
+    join(router, 2, "bob")
+    (entry,) = entries(router.submit(1, chat("m", "bob"), 1.0))
+    assert (entry.inbox, entry.sender, entry.message_id) == ("bob", "ada", "m")
+    assert router.pending == 1
+    record = Record(0, len(entry.line) + 1, entry.line)
+    written = router.written([Written(entry.ticket, "bob", record, 1)], 1.0)
+    assert fx.Push(2, entry.line) in written
+    assert told(written, 1) == []
+    (receipt,) = told(router.stored([entry.ticket], "disk", 1.0), 1)
+    assert (receipt.message_id, receipt.state, receipt.level) == ("m", "stored", "disk")
+    assert router.pending == 0
+
+
+def test_a_refused_entry_is_told_and_pushed_to_nobody(router: Any) -> None:
+    join(router, 1, "ada")
+    join(router, 2, "bob")
+    (entry,) = entries(router.submit(1, chat("m", "bob"), 1.0))
+    effects = router.written([Refused(entry.ticket, "bob", "DISK_FULL", "full")], 1.0)
+    (receipt,) = told(effects, 1)
+    assert (receipt.state, receipt.code) == ("refused", "DISK_FULL")
+    assert not [e for e in effects if isinstance(e, fx.Push)]
+    assert router.pending == 0
+
+
+def test_a_broadcast_reaches_everybody_but_its_sender(router: Any) -> None:
+    for number, name in enumerate(("ada", "bob", "eve"), 1):
+        join(router, number, name)
+    assert [e.inbox for e in entries(router.submit(1, chat("m", "*"), 1.0))] == ["bob", "eve"]
+
+
+def test_a_retry_is_not_appended_again(router: Any) -> None:
+    join(router, 1, "ada")
+    (entry,) = entries(router.submit(1, chat("m", "bob"), 1.0))
+    router.written([Written(entry.ticket, "bob", Record(0, 9, entry.line), 1)], 1.0)
+    router.stored([entry.ticket], "disk", 1.0)
+    again = router.submit(1, chat("m", "bob"), 2.0)
+    assert entries(again) == []
+    assert told(again, 1)[0].duplicate
+
+
+def test_an_id_that_is_live_is_refused_and_free_again_when_its_holder_left(router: Any) -> None:
+    join(router, 1, "ada")
+    router.connected(2, Credentials(), False, 0.0)
+    effects = router.submit(2, Register("r", "ada"), 0.0)
+    assert told(effects, 2)[0].code == "SESSION_COLLISION"
+    assert fx.Close(2) in effects
+    assert [type(e) for e in router.disconnected(1, 0.0)][:1] == [fx.PublishPeers]
+    assert router.disconnected(1, 0.0) == []
+    join(router, 3, "ada")
+
+
+def test_nobody_speaks_for_another_and_bad_lines_are_answered(router: Any) -> None:
+    join(router, 1, "ada")
+    assert told(router.submit(1, chat("m", "bob", "eve"), 0.0), 1)[0].code == "FROM_MISMATCH"
+    error = ProtocolError("?", code="BAD_JSON")
+    assert told(router.garbled(1, error, 0.0), 1)[0].code == "BAD_JSON"
+
+
+def test_heartbeats_and_listings_are_answered(router: Any) -> None:
+    join(router, 1, "ada")
+    join(router, 2, "bob")
+    assert told(router.submit(1, Heartbeat("h"), 0.0), 1)[0].reply_to == "h"
+    (listing,) = told(router.submit(1, ListSessions("l"), 0.0), 1)
+    assert [row.session for row in listing.live] == ["ada", "bob"]
+    router.submit(2, Unregister("u"), 0.0)
+    (listing,) = told(router.submit(1, ListSessions("l"), 0.0), 1)
+    assert [row.session for row in listing.live] == ["ada"]
+
+
+def test_connections_that_are_gone_are_ignored(router: Any) -> None:
+    empty = Batch(Position(1, 0), [], Position(1, 0), True, [])
+    error = SpoolError("x")
+    assert router.submit(9, chat("m", "bob"), 0.0) == []
+    assert router.garbled(9, error, 0.0) == []
+    assert router.admitted(9, None, 0.0) == []
+    assert router.inbox_read(9, empty, 0.0) == []
+    assert router.inbox_unreadable(9, error, 0.0) == []
+    assert router.commit_refused(9, error, None, 0.0) == []
+    assert router.paused(9, 0.0) == []
+    assert router.drained(9, 0.0) == []
+    assert router.seen({}, 0.0) == []
+    assert router.tick(0.0) == []
+
+
+def test_closing_closes_every_connection(router: Any) -> None:
+    join(router, 1, "ada")
+    join(router, 2, "bob")
+    closed = {e.connection for e in router.closing(0.0) if isinstance(e, fx.Close)}
+    assert closed == {1, 2}
