@@ -1,0 +1,1 @@
+"""Inbox files: their format, their positions, and their implementations of ``ISpool``."""

@@ -1,0 +1,164 @@
+"""An inbox for programs outside of the hub: reading, committing, falling back to appending.
+
+Blocking, standard library only. Every call opens the file, works under its lock and lets
+go of it, so that a hub that watches the directory notices an append as soon as it is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from intercom.errors import InboxLocked, StalePosition
+from intercom.paths import ChannelPaths
+from intercom.records import Batch, Position
+from intercom.spool.calls import FileCalls
+from intercom.spool.inboxfile import Busy, InboxFile, Unsettled
+from intercom.wire.envelope import MAX_LINE
+
+#: How often an unreadable offset file is looked at again, and after how many seconds: the
+#: original programs rewrite it in place, which takes them far less.
+SETTLE_TRIES = 3
+SETTLE_PAUSE = 0.02
+
+_LONGEST_PAUSE = 0.02
+_T = TypeVar("_T")
+
+
+class Inbox:
+    """One session's inbox, shared by locks with the hub and with the original programs.
+
+    Any method that needs the lock raises ``InboxLocked`` if others keep it too long
+    (two seconds unless said otherwise), and ``SpoolError`` where the system refuses.
+
+    :param paths: the channel, whose directory exists.
+    :param session: whose inbox it is.
+    :param calls: the door to the file system; for tests.
+    :param sleep: waits so many seconds; for tests.
+    """
+
+    def __init__(
+        self,
+        paths: ChannelPaths,
+        session: str,
+        *,
+        calls: FileCalls | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._file = InboxFile(paths, session, calls)
+        self._session = session
+        self._sleep = sleep
+
+    def size(self) -> int:
+        """The inbox's size in bytes, 0 if there is none. No lock is taken."""
+        return self._file.size()
+
+    def read(self, start: Position | None = None, limit: int = 1 << 20) -> Batch:
+        """Read complete lines: about ``limit`` bytes, at least one line if there is one.
+
+        Nothing moves: see :meth:`commit`.
+
+        :param start: where to begin, None for the stored position. A start of another
+            generation, or past the end, begins at the current generation's start.
+        """
+        return self._persist(2.0, lambda patient: self._file.read(start, limit, patient))
+
+    def commit(self, position: Position, *, timeout: float = 2.0) -> Position:
+        """Move the stored position forward and tell what is stored now.
+
+        Monotonic: a position behind the stored one changes nothing. Survives the death of
+        any process; after a power cut messages may be seen again.
+
+        :param timeout: seconds to wait for the lock.
+        :raise StalePosition: another generation, no record boundary, or past the end.
+        """
+        results, _ = self._persist(timeout, lambda patient: self._file.commit([position], patient))
+        if isinstance(results[0], StalePosition):
+            raise results[0]
+        return results[0]
+
+    def append(
+        self,
+        line: bytes,
+        *,
+        sender: str,
+        message_id: str,
+        after: int = 0,
+        timeout: float = 2.0,
+    ) -> bool:
+        """Append a line without the hub's help, whole, synced, and once.
+
+        :param line: the envelope without line feed.
+        :param after: the inbox's size noted before the first try to send: if the sender's
+            id stands at or behind this byte, that try did arrive. In a file that is smaller
+            now, all of it is looked at.
+        :param timeout: seconds to wait for the lock.
+        :return: False if it stood there already and nothing was appended.
+        """
+        if b"\n" in line or len(line) > MAX_LINE:
+            raise ValueError(f"a line has at most {MAX_LINE} bytes and no line feed")
+        return self._persist(
+            timeout, lambda _patient: self._file.append(line, sender, message_id, after)
+        )
+
+    def skip_to_end(self) -> tuple[int, Position]:
+        """Move the stored position behind the last complete line, whatever came meanwhile.
+
+        :return: how many messages were passed over, and the position.
+        """
+        count, end = self._count()
+        return count, self.commit(end)
+
+    def unread(self) -> int:
+        """How many messages lie behind the stored position."""
+        return self._count()[0]
+
+    def enrol(self) -> None:
+        """Make the session known to later senders. Idempotent."""
+        self._persist(2.0, lambda _patient: self._file.enrol())
+
+    def compact(self) -> bool:
+        """Empty an inbox that is read to its end, raising its generation; True if done.
+
+        Refused (False) while an original program, which knows no generations, may be reading.
+        """
+        return self._persist(2.0, lambda _patient: self._file.compact())
+
+    def close(self) -> None:
+        """Nothing is kept open between calls; for symmetry. Idempotent."""
+
+    def __enter__(self) -> Inbox:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _count(self) -> tuple[int, Position]:
+        batch = self.read()
+        count = len(batch.records)
+        while not batch.at_end:
+            batch = self.read(batch.next)
+            count += len(batch.records)
+        return count, batch.next
+
+    def _persist(self, timeout: float, work: Callable[[bool], _T]) -> _T:
+        """Do ``work(patient)`` until the lock was free and the offset file readable."""
+        deadline = time.monotonic() + timeout
+        pause, tries = 0.001, 1
+        while True:
+            try:
+                return work(tries < SETTLE_TRIES)
+            except Unsettled:
+                tries += 1
+                self._sleep(SETTLE_PAUSE)
+            except Busy:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise InboxLocked(
+                        f"another program has kept the inbox of {self._session!r} locked"
+                        f" for {timeout:g} seconds",
+                        remedy="try again; a stopped program may hold it",
+                    ) from None
+                self._sleep(min(pause, left))
+                pause = min(pause * 2, _LONGEST_PAUSE)

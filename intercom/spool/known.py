@@ -1,0 +1,105 @@
+"""Which sessions a channel knows, by their files. Blocking, standard library only.
+
+A session is known once it has an offset, meta or token file: somebody read as it, or took
+the name. An inbox alone says only that somebody wrote to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from intercom.errors import UnsafePlace
+from intercom.names import file_name
+from intercom.paths import ChannelPaths
+from intercom.spool.calls import FileCalls
+from intercom.spool.format import Damaged, decode_name, parse_meta, parse_offset, split_name
+
+#: Temporary files this old, in seconds, were left by somebody who died.
+ABANDONED = 3600.0
+
+
+class Extent(NamedTuple):
+    """An inbox file as it was at a moment."""
+
+    identity: tuple[int, int]
+    size: int
+
+
+class Census(NamedTuple):
+    """What a look through the channel's directory found.
+
+    :ivar sessions: known sessions, each with the seconds since it last read (None: never).
+    :ivar inboxes: every inbox file by its name in the directory.
+    """
+
+    sessions: dict[str, float | None]
+    inboxes: dict[str, Extent]
+
+
+def take_census(paths: ChannelPaths, calls: FileCalls, now: float) -> Census:
+    """Look through the channel's directory, and sweep what dead writers left in it.
+
+    :param now: epoch seconds.
+    """
+    encoded: set[str] = set()
+    inboxes: dict[str, Extent] = {}
+    with os.scandir(paths.directory) as entries:
+        for entry in entries:
+            parts = split_name(entry.name)
+            if parts is None:
+                if entry.name.startswith(".tmp-"):
+                    _sweep(calls, entry.path, now)
+            elif parts[0] != "inbox":
+                encoded.add(parts[1])
+            elif (found := calls.stat(entry.path)) is not None:
+                inboxes[entry.name] = Extent((found.st_dev, found.st_ino), found.st_size)
+    return Census(sight(paths, calls, encoded, now), inboxes)
+
+
+def sight(
+    paths: ChannelPaths, calls: FileCalls, encoded: Iterable[str], now: float
+) -> dict[str, float | None]:
+    """The sessions of some encoded ids that are known, with the seconds since each read."""
+    sessions: dict[str, float | None] = {}
+    for name in encoded:
+        session = session_of(paths, calls, name)
+        if session is None:
+            continue
+        found = calls.stat(paths.offset(session))
+        if found is not None:
+            sessions[session] = max(0.0, now - found.st_mtime)
+        elif is_known(paths, calls, session):
+            sessions[session] = None
+    return sessions
+
+
+def is_known(paths: ChannelPaths, calls: FileCalls, session: str) -> bool:
+    """Whether anybody ever used this session id."""
+    return any(
+        calls.stat(path) is not None
+        for path in (paths.offset(session), paths.meta(session), paths.token(session))
+    )
+
+
+def session_of(paths: ChannelPaths, calls: FileCalls, encoded: str) -> str | None:
+    """The session id of an encoded one; where only a hash is left, as its files tell it."""
+    session = decode_name(encoded)
+    if session is not None:
+        return session
+    for kind, parse in (("meta", parse_meta), ("offset", parse_offset)):
+        with contextlib.suppress(OSError, UnsafePlace, Damaged):
+            data = calls.small(paths.file(f"{kind}_{encoded}.json"))
+            told = parse(data).session if data is not None else None
+            if told is not None and file_name(told) == encoded:
+                return told
+    return None
+
+
+def _sweep(calls: FileCalls, path: str, now: float) -> None:
+    found = calls.stat(path)
+    if found is not None and now - found.st_mtime > ABANDONED:
+        with contextlib.suppress(OSError):
+            calls.unlink(path)

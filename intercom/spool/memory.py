@@ -1,0 +1,324 @@
+"""The twin of the spool without files and threads, for tests and for embedders who keep nothing.
+
+Same rules, same order of outcomes, nothing by chance: what is asked happens when
+:meth:`MemorySpool.perform` is called, or in the clock's next turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred, fail, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import Clock
+from zope.interface import implementer
+
+from intercom.errors import SpoolError
+from intercom.interfaces import ISpool, ISpoolListener
+from intercom.records import Appeared, Batch, Entry, Position, Record, Refused, Written
+from intercom.spool.format import Cutter
+from intercom.spool.held import HeldEntries
+from intercom.spool.positions import advance, place, raise_generation
+from intercom.spool.recent import Seen
+from intercom.wire.envelope import MAX_LINE, identify
+
+_T = TypeVar("_T")
+
+
+class MemoryInbox:
+    """One inbox: its bytes, its generation, and how far it was read."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.generation = 1
+        self.offset = 0
+        self.end = 0
+        self.seen: dict[tuple[str, str], Seen] = {}
+
+    @property
+    def position(self) -> Position:
+        """The stored position."""
+        return Position(self.generation, self.offset)
+
+    def boundary(self, offset: int) -> int:
+        """The last record boundary at or before a byte."""
+        return self.data.rfind(b"\n", 0, offset) + 1
+
+    def reset(self) -> None:
+        """Empty it in the next generation."""
+        self.data.clear()
+        self.generation = raise_generation(self.generation)
+        self.offset = self.end = 0
+        self.seen.clear()
+
+    def news(self) -> list[Record]:
+        """Complete lines that others appended since the last look."""
+        cutter = Cutter(self.end)
+        cutter.feed(bytes(self.data[self.end :]))
+        self.end = cutter.next
+        for record in cutter.records:
+            found = identify(record.line)
+            if found is not None:
+                key = (found.sender, found.message_id)
+                self.seen.setdefault(key, Seen(found.digest, record.start, record.end))
+        return cutter.records
+
+    def read(self, start: Position | None, limit: int) -> Batch:
+        """See ``ISpool.read``."""
+        size = len(self.data)
+        begin = place(start or self.position, self.generation, size, self.boundary)
+        stop = begin.offset + max(limit, 1)
+        if self.boundary(min(stop, size)) <= begin.offset:  # not even one line
+            stop = (self.data.find(b"\n", begin.offset) + 1) or size
+        cutter = Cutter(begin.offset)
+        cutter.feed(bytes(self.data[begin.offset : stop]))
+        return Batch(
+            start=begin,
+            records=cutter.records,
+            next=Position(begin.generation, cutter.next),
+            at_end=cutter.next + cutter.pending >= size,
+            damaged=cutter.damaged,
+        )
+
+
+@implementer(ISpool)
+class MemorySpool:
+    """Inboxes in memory.
+
+    :param clock: turns in which things happen by themselves; without one they wait for
+        :meth:`perform`.
+    :ivar clock: the given clock, or one of its own that a test may advance.
+    :ivar inboxes: by session id.
+    :ivar known: sessions that somebody ever used.
+    :ivar locked: inboxes whose lock somebody else holds; a test fills and empties it.
+    :ivar refusals: code and sentence by inbox, for writes that are to fail.
+    :ivar sync_failure: why syncs are to fail, or an empty string.
+    :ivar reachable: the level that syncs really give.
+    """
+
+    def __init__(self, clock: IReactorTime | None = None) -> None:
+        self.inboxes: dict[str, MemoryInbox] = {}
+        self.known: dict[str, float | None] = {}
+        self.locked: set[str] = set()
+        self.refusals: dict[str, tuple[str, str]] = {}
+        self.sync_failure = ""
+        self.reachable = "disk"
+        self.clock: Any = clock or Clock()
+        self._turns = clock is not None
+        self._todo: deque[Callable[[], None]] = deque()
+        self._held = HeldEntries(self.clock, 2.0, self._wake)
+        self._gathered: list[Entry] = []
+        self._waking = self._closing = self._closed = False
+        self._closers: list[Deferred[None]] = []
+        self._listener: ISpoolListener
+
+    # -- for tests ----------------------------------------------------------------------------
+
+    def perform(self) -> None:
+        """Do everything that was asked, and what follows from it."""
+        while self._todo:
+            self._todo.popleft()()
+
+    def inbox(self, session: str) -> MemoryInbox:
+        """A session's inbox, made if there is none."""
+        return self.inboxes.setdefault(session, MemoryInbox())
+
+    def lines(self, session: str) -> list[bytes]:
+        """The messages in an inbox."""
+        cutter = Cutter(0)
+        cutter.feed(bytes(self.inbox(session).data))
+        return [record.line for record in cutter.records]
+
+    def others_append(self, session: str, data: bytes) -> None:
+        """Append bytes as another program would, and have it noticed."""
+        self.inbox(session).data += data
+        self._later(lambda: self._tell(self._look(session)))
+
+    def others_read(self, session: str, seconds_ago: float | None) -> None:
+        """Let a session be seen on disk."""
+        self.known[session] = seconds_ago
+        self._later(lambda: self._listener.seen({session: seconds_ago}))
+
+    # -- ISpool -------------------------------------------------------------------------------
+
+    def open(self, listener: ISpoolListener) -> Deferred[None]:
+        """See ``ISpool``."""
+        self._listener = listener
+        for inbox in self.inboxes.values():
+            inbox.news()  # what stands there already is backlog
+        return self._answer(lambda: listener.seen(dict(self.known)))
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """See ``ISpool``."""
+        if self._closing:
+            text = "the hub is shutting down"
+            refused = [Refused(e.ticket, e.inbox, "SHUTTING_DOWN", text) for e in entries]
+            self._later(lambda: self._tell(refused))
+            return
+        self._gathered += entries
+        self._wake()
+
+    def read(self, inbox: str, start: Position | None, limit: int) -> Deferred[Batch]:
+        """See ``ISpool``."""
+        return self._answer(lambda: self.inboxes.get(inbox, MemoryInbox()).read(start, limit))
+
+    def commit(self, inbox: str, position: Position) -> Deferred[Position]:
+        """See ``ISpool``."""
+
+        def move() -> Position:
+            kept = self.inbox(inbox)
+            size = len(kept.data)
+            kept.offset = advance(kept.position, position, size, kept.boundary).offset
+            self.known[inbox] = 0.0
+            return kept.position
+
+        return self._answer(move)
+
+    def enrol(self, session: str) -> Deferred[None]:
+        """See ``ISpool``."""
+
+        def make() -> None:
+            self.inbox(session)
+            self.known.setdefault(session, None)
+
+        return self._answer(make)
+
+    def compact(self, inbox: str) -> Deferred[bool]:
+        """See ``ISpool``."""
+
+        def empty() -> bool:
+            kept = self.inboxes.get(inbox)
+            if kept is None or not kept.data or kept.offset != len(kept.data):
+                return False
+            kept.reset()
+            return True
+
+        return self._answer(empty)
+
+    def close(self) -> Deferred[None]:
+        """See ``ISpool``."""
+        if not self._closing:
+            self._closing = True
+            self._held.hurry(1.0)
+            self._later(self._finish)
+        closed: Deferred[None] = Deferred()
+        self._closers.append(closed)
+        if self._closed:
+            self._later(self._finish)
+        return closed
+
+    # -- what happens -------------------------------------------------------------------------
+
+    def _later(self, work: Callable[[], None]) -> None:
+        self._todo.append(work)
+        if self._turns:
+            self.clock.callLater(0, self._next)
+
+    def _next(self) -> None:
+        if self._todo:
+            self._todo.popleft()()
+
+    def _finish(self) -> None:
+        """Say that it is closed once nothing is under way any more."""
+        if self._held:
+            self.clock.callLater(0.01, self._later, self._finish)
+        elif self._gathered or self._todo:
+            self._later(self._finish)
+        else:
+            self._closed = True
+            closers, self._closers = self._closers, []
+            for closed in closers:
+                closed.callback(None)
+
+    def _answer(self, work: Callable[[], _T]) -> Deferred[_T]:
+        if self._closing:
+            return fail(SpoolError("the spool is closed", code="SHUTTING_DOWN"))
+        answer: Deferred[_T] = Deferred()
+
+        def do() -> None:
+            maybeDeferred(work).chainDeferred(answer)
+
+        self._later(do)
+        return answer
+
+    def _wake(self) -> None:
+        if not self._waking:
+            self._waking = True
+            self._later(self._write)
+
+    def _write(self) -> None:
+        self._waking = False
+        gathered, self._gathered = self._gathered, []
+        others = self._held.divert(gathered)
+        entries = self._held.due() + others
+        outcomes: list[Written | Refused | Appeared] = []
+        busy = [entry for entry in entries if entry.inbox in self.locked]
+        levels: dict[str, list[int]] = {}
+        for entry in entries:
+            if entry.inbox not in self.locked:
+                outcomes += self._look(entry.inbox, torn=True)
+                outcome = self._append(entry)
+                outcomes.append(outcome)
+                if isinstance(outcome, Written):
+                    levels.setdefault(entry.level, []).append(entry.ticket)
+        refused, released = self._held.settle(busy)
+        if released:
+            self._gathered[:0] = released
+            self._wake()
+        self._tell([*outcomes, *refused])
+        if levels:
+            self._later(lambda: self._sync(levels))
+
+    def _look(self, session: str, torn: bool = False) -> list[Appeared]:
+        """What others appended; with ``torn`` a last line without a line feed gets one."""
+        kept = self.inboxes.get(session)
+        if kept is None:
+            return []
+        records = kept.news()
+        if torn and kept.end < len(kept.data):
+            kept.data += b"\n"
+            records += kept.news()
+        return [Appeared(session, kept.generation, records)] if records else []
+
+    def _append(self, entry: Entry) -> Written | Refused:
+        """One entry's outcome, and its line appended if it is new."""
+        stranger = (entry.ask_known or entry.only_known) and entry.inbox not in self.known
+        if len(entry.line) > MAX_LINE or b"\n" in entry.line:
+            text = f"a line has at most {MAX_LINE} bytes and no line feed"
+            return Refused(entry.ticket, entry.inbox, "LINE_TOO_LONG", text)
+        if stranger and entry.only_known:
+            text = f"no session of this channel ever used the name {entry.inbox!r}"
+            names = tuple(sorted(self.known))
+            return Refused(entry.ticket, entry.inbox, "TARGET_NOT_FOUND", text, names)
+        if entry.inbox in self.refusals:
+            return Refused(entry.ticket, entry.inbox, *self.refusals[entry.inbox])
+        kept = self.inbox(entry.inbox)
+        key = (entry.sender, entry.message_id)
+        seen = kept.seen.get(key)
+        known = not (stranger and entry.ask_known)
+        if seen is not None:
+            if seen.digest != entry.digest:
+                text = f"the id {entry.message_id!r} was used for another message"
+                return Refused(entry.ticket, entry.inbox, "MESSAGE_ID_REUSE", text)
+            line = bytes(kept.data[seen.start : seen.end - 1])
+            record = Record(seen.start, seen.end, line)
+            return Written(entry.ticket, entry.inbox, record, kept.generation, True, known)
+        start = len(kept.data)
+        kept.data += entry.line + b"\n"
+        kept.end = len(kept.data)
+        kept.seen[key] = Seen(entry.digest, start, kept.end)
+        record = Record(start, kept.end, entry.line)
+        return Written(entry.ticket, entry.inbox, record, kept.generation, False, known)
+
+    def _sync(self, levels: dict[str, list[int]]) -> None:
+        for level, tickets in levels.items():
+            if level == "disk" and self.sync_failure:
+                self._listener.unsynced(tickets, self.sync_failure)
+            else:
+                self._listener.stored(tickets, self.reachable if level == "disk" else level)
+
+    def _tell(self, outcomes: Sequence[Written | Refused | Appeared]) -> None:
+        if outcomes:
+            self._listener.written(outcomes)

@@ -1,0 +1,45 @@
+"""Which messages an inbox's tail holds, so that a retry is recognised. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Seen(NamedTuple):
+    """A message that stands in an inbox: its content's hash, and where."""
+
+    digest: bytes
+    start: int
+    end: int
+
+
+#: Inbox, its generation, sender, message id.
+Key = tuple[str, int, str, str]
+
+
+class RecentIds:
+    """The last messages of all inboxes together, at least ``least`` and at most twice as many.
+
+    Two dictionaries take turns: when the younger is full the older is forgotten as a
+    whole, which costs nothing per message.
+    """
+
+    def __init__(self, least: int = 32768) -> None:
+        self._least = least
+        self._young: dict[Key, Seen] = {}
+        self._old: dict[Key, Seen] = {}
+
+    def get(self, key: Key) -> Seen | None:
+        """The message with this key, None if there is none or it is forgotten."""
+        return self._young.get(key) or self._old.get(key)
+
+    def add(self, fresh: dict[Key, Seen]) -> None:
+        """Remember messages that are new in their inbox."""
+        self._young.update(fresh)
+        if len(self._young) >= self._least:
+            self._old, self._young = self._young, {}
+
+    def meet(self, key: Key, seen: Seen) -> None:
+        """Remember a message that somebody else stored; the first place of an id stays."""
+        if self.get(key) is None:
+            self.add({key: seen})

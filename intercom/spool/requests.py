@@ -1,0 +1,163 @@
+"""Reading, committing and emptying inboxes from the reactor: one thread, locks not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from intercom.errors import InboxLocked, SpoolError, StalePosition
+from intercom.interfaces import IWorker
+from intercom.records import Position
+from intercom.spool.files import SETTLE_PAUSE, SETTLE_TRIES
+from intercom.spool.held import FIRST_PAUSE, LONGEST_PAUSE
+from intercom.spool.inboxfile import Busy, InboxFile, Unsettled
+
+#: Inboxes of this many bytes are emptied once they are read.
+WORTH_EMPTYING = 1 << 20
+
+_T = TypeVar("_T")
+
+
+class InboxRequests:
+    """What is asked of inboxes beside appending, in the order of asking for each inbox.
+
+    :param reader: the worker that does it.
+    :param open_inbox: makes an :class:`InboxFile`; called in the worker.
+    :param patience: seconds to try for a lock that others hold.
+    :param idle: called whenever a request is answered.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        reader: IWorker,
+        open_inbox: Callable[[str], InboxFile],
+        patience: float,
+        idle: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._reader = reader
+        self._open_inbox = open_inbox
+        self._patience = patience
+        self._idle = idle
+        self._running: set[Deferred[Any]] = set()
+        self._commits: dict[str, list[tuple[Position, Deferred[Position]]]] = {}
+        self._closing = False
+
+    def __bool__(self) -> bool:
+        return bool(self._running)
+
+    def close(self) -> None:
+        """Take no more requests, and no longer try for locks."""
+        self._closing = True
+
+    def ask(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> Deferred[_T]:
+        """Do ``work(inbox file, patient)``; again while the lock is held or the offset unreadable.
+
+        :raise InboxLocked: others keep the lock.
+        """
+        if self._closing:
+            return _closed()
+        answer = Deferred.fromCoroutine(self._persist(inbox, work))
+        self._running.add(answer)
+        return answer.addBoth(self._answered, answer)
+
+    def commit(self, inbox: str, position: Position) -> Deferred[Position]:
+        """Move a stored position. What comes while a commit of the inbox runs is done as one.
+
+        An inbox that is read to its end, and large, is emptied.
+        """
+        if self._closing:
+            return _closed()
+        done: Deferred[Position] = Deferred()
+        waiting = self._commits.get(inbox)
+        if waiting is None:
+            self._commits[inbox] = [(position, done)]
+            self._commit_waiting(inbox)
+        else:
+            waiting.append((position, done))
+        return done
+
+    def _commit_waiting(self, inbox: str) -> None:
+        waiting = self._commits[inbox]
+        if not waiting:
+            del self._commits[inbox]
+            return
+        self._commits[inbox] = []
+        positions = [position for position, _ in waiting]
+        answer = Deferred.fromCoroutine(
+            self._persist(inbox, lambda file, patient: file.commit(positions, patient))
+        )
+        self._running.add(answer)
+        answer.addCallbacks(
+            self._committed, _tell_all, callbackArgs=(inbox, waiting), errbackArgs=(waiting,)
+        )
+        answer.addErrback(lambda failure: self._log.failure("a bug in the spool", failure))
+        answer.addBoth(lambda _: self._commit_waiting(inbox))
+        answer.addBoth(self._answered, answer)
+
+    def _committed(
+        self,
+        result: tuple[Sequence[Position | StalePosition], bool],
+        inbox: str,
+        waiting: list[tuple[Position, Deferred[Position]]],
+    ) -> None:
+        results, whole = result
+        worth = False
+        for (_, done), stored in zip(waiting, results, strict=True):
+            if isinstance(stored, Position):
+                worth = worth or (whole and stored.offset >= WORTH_EMPTYING)
+                done.callback(stored)
+            else:
+                done.errback(stored)
+        if worth and not self._closing:
+            self.ask(inbox, lambda file, _patient: file.compact()).addErrback(
+                lambda failure: self._log.warn(
+                    "{inbox} is not emptied: {why}", inbox=inbox, why=failure.getErrorMessage()
+                )
+            )
+
+    async def _persist(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> _T:
+        deadline = self._clock.seconds() + self._patience
+        pause, tries = FIRST_PAUSE, 1
+
+        def attempt(patient: bool) -> _T:
+            return work(self._open_inbox(inbox), patient)
+
+        while True:
+            try:
+                done: _T = await self._reader.do(attempt, tries < SETTLE_TRIES)
+                return done
+            except Unsettled:
+                tries += 1
+                await deferLater(self._clock, SETTLE_PAUSE)
+            except Busy:
+                left = deadline - self._clock.seconds()
+                if left <= 0 or self._closing:
+                    raise InboxLocked(
+                        f"another program keeps the inbox of {inbox!r} locked"
+                    ) from None
+                await deferLater(self._clock, min(pause, left))
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _answered(self, result: _T, answer: Deferred[Any]) -> _T:
+        self._running.discard(answer)
+        self._idle()
+        return result
+
+
+def _tell_all(failure: Failure, waiting: list[tuple[Position, Deferred[Position]]]) -> None:
+    for _, done in waiting:
+        done.errback(failure.value)
+
+
+def _closed() -> Deferred[Any]:
+    return fail(SpoolError("the spool is closed", code="SHUTTING_DOWN"))

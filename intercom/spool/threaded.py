@@ -1,0 +1,298 @@
+"""The spool of a running hub: blocking work in three threads, order kept, locks not waited for.
+
+One thread appends, one syncs, one reads and commits. Entries gather while the writer is
+busy and within a reactor turn; one job takes them all. Syncs gather in the same way (group
+commit), so that a message waits for at most one sync before its own.
+
+Reads, commits and compactions have a thread of their own, so that a long backlog delays no
+append. Between it and the writer the inbox's lock decides, as it does between processes.
+Whoever finds a lock held comes again from the reactor, after a growing pause.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from intercom.interfaces import ISpool, ISpoolListener, IWorker
+from intercom.paths import ChannelPaths, file_level
+from intercom.records import Batch, Entry, Position, Refused
+from intercom.spool.calls import FileCalls
+from intercom.spool.format import split_name
+from intercom.spool.groupsync import GroupSync
+from intercom.spool.held import HeldEntries
+from intercom.spool.inboxfile import InboxFile
+from intercom.spool.known import sight
+from intercom.spool.requests import InboxRequests
+from intercom.spool.store import Store, Work
+from intercom.spool.watch import DirectoryWatch
+from intercom.spool.worker import ThreadWorker
+
+#: Seconds after which a lock that others hold is a refusal; fewer while the hub goes.
+PATIENCE = 2.0
+LAST_PATIENCE = 1.0
+#: Seconds before a locked inbox is looked at again, and for which sightings gather.
+LOOK_PAUSE = 0.1
+SIGHT_PAUSE = 0.05
+
+
+@implementer(ISpool)
+class ThreadedSpool:
+    """The inboxes of one channel as files.
+
+    :param reactor: needs time and threads, and is asked for file descriptors (inotify).
+    :param paths: the channel, whose directory exists and is led by us.
+    :param calls: the door to the file system; for tests, as all that follow.
+    :param writer: appends. :param syncer: syncs. :param reader: does everything else.
+    :param clock: epoch seconds.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        paths: ChannelPaths,
+        *,
+        calls: FileCalls | None = None,
+        writer: IWorker | None = None,
+        syncer: IWorker | None = None,
+        reader: IWorker | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._reactor = reactor
+        self._paths = paths
+        self._calls = calls or FileCalls()
+        self._clock = clock
+        self._writer = writer or ThreadWorker(reactor, "spool-writer")
+        self._syncer = syncer or ThreadWorker(reactor, "spool-syncer")
+        self._reader = reader or ThreadWorker(reactor, "spool-reader")
+        self._store = Store(paths, self._calls, clock)
+        self._held = HeldEntries(reactor, PATIENCE, self._wake)
+        self._syncs = GroupSync(reactor, self._syncer, self._calls, self._tell, self._nudge)
+        self._requests = InboxRequests(
+            reactor, self._reader, self._open_inbox, PATIENCE, self._nudge
+        )
+        self._watch = DirectoryWatch(reactor, paths.directory, self._reader, self._changed)
+        self._listener: ISpoolListener | None = None
+        self._opening = self._opened = self._closing = self._closed = False
+        self._gathered: list[Entry] = []
+        self._writing = False
+        self._looks: set[str] = set()
+        self._looks_later: set[str] = set()
+        self._sightings: set[str] = set()
+        self._timers: dict[str, IDelayedCall] = {}
+        self._progress: Deferred[None] | None = None
+        self._closers: list[Deferred[None]] = []
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def open(self, listener: ISpoolListener) -> Deferred[None]:
+        """See ``ISpool``."""
+        self._listener = listener
+        self._opening = True
+        return Deferred.fromCoroutine(self._open())
+
+    async def _open(self) -> None:
+        try:
+            await self._watch.start()  # before the census: nothing falls between the two
+            sessions = await self._writer.do(self._take_stock)
+            self._opened = True
+        finally:
+            self._opening = False
+            self._nudge()
+        self._tell("seen", sessions)
+        self._wake()
+
+    def _take_stock(self) -> dict[str, float | None]:
+        """In the writer's thread: see what is there."""
+        self._syncs.reachable = file_level(self._paths.directory)
+        self._store.syncing = self._syncs.reachable == "disk"
+        return self._store.start()
+
+    # -- appending ----------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """See ``ISpool``."""
+        if self._closing:
+            self._reactor.callLater(0, self._refuse, entries)
+            return
+        self._gathered += entries
+        self._wake()
+
+    def _refuse(self, entries: Sequence[Entry]) -> None:
+        text = "the hub is shutting down"
+        refused = [Refused(e.ticket, e.inbox, "SHUTTING_DOWN", text) for e in entries]
+        if refused:
+            self._tell("written", refused)
+
+    def _wake(self) -> None:
+        if not self._writing:  # else what has gathered goes when the writer is back
+            self._soon("write", 0, self._write)
+
+    def _write(self) -> None:
+        """Give the writer all that has gathered, if it is free."""
+        if self._writing or not self._opened:
+            return
+        gathered, self._gathered = self._gathered, []
+        others = self._held.divert(gathered)
+        entries = self._held.due() + others
+        looks, self._looks = self._looks, set()
+        if entries or looks:
+            self._writing = True
+            done = self._writer.do(self._store.work, looks, entries)
+            done.addCallbacks(self._wrote, self._broke, errbackArgs=(entries,))
+            done.addErrback(self._bug)
+
+    def _wrote(self, work: Work) -> None:
+        self._writing = False
+        refused, released = self._held.settle(work.busy)
+        self._gathered[:0] = released
+        if work.busy_looks and not self._closing:
+            self._looks_later.update(work.busy_looks)
+            self._soon("look", LOOK_PAUSE, self._look_again)
+        self._write()  # the writer goes on while this is told
+        for inbox, span in work.damaged:
+            self._log.warn(
+                "bytes {start} to {end} of {inbox} are no message: {reason}",
+                inbox=inbox,
+                **span._asdict(),
+            )
+        for inbox in work.torn:
+            self._log.warn("ended an unfinished line in {inbox}", inbox=inbox)
+        if work.outcomes or refused:
+            self._tell("written", [*work.outcomes, *refused])
+        self._syncs.claim(work.claims)
+        self._nudge()
+
+    def _broke(self, failure: Failure, entries: list[Entry]) -> None:
+        """A bug in the writer's work. What became of the entries is not known."""
+        self._writing = False
+        self._log.failure("the spool's writer has failed", failure)
+        _, released = self._held.settle(())
+        self._gathered[:0] = released
+        text = "an internal error; the message may or may not be stored"
+        refused = [Refused(e.ticket, e.inbox, "SPOOL_FAILED", text) for e in entries]
+        self._tell("written", refused)
+        self._wake()
+        self._nudge()
+
+    # -- what others do -----------------------------------------------------------------------
+
+    def _changed(self, names: Iterable[str]) -> None:
+        """Files of these names have changed."""
+        for name in names:
+            parts = split_name(name)
+            if parts is not None and not self._closing:
+                (self._looks if parts[0] == "inbox" else self._sightings).add(parts[1])
+        if self._looks:
+            self._wake()
+        if self._sightings:
+            self._soon("sight", SIGHT_PAUSE, self._sight)
+
+    def _look_again(self) -> None:
+        self._looks |= self._looks_later
+        self._looks_later.clear()
+        self._write()
+
+    def _sight(self) -> None:
+        names, self._sightings = self._sightings, set()
+        found = self._reader.do(sight, self._paths, self._calls, names, self._clock())
+        found.addCallback(lambda sessions: self._tell("seen", sessions))
+        found.addErrback(self._bug)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def read(self, inbox: str, start: Position | None, limit: int) -> Deferred[Batch]:
+        """See ``ISpool``."""
+        return self._requests.ask(inbox, lambda file, patient: file.read(start, limit, patient))
+
+    def _open_inbox(self, session: str) -> InboxFile:
+        return InboxFile(self._paths, session, self._calls, self._clock)
+
+    def enrol(self, session: str) -> Deferred[None]:
+        """See ``ISpool``."""
+        return self._requests.ask(session, lambda file, _patient: file.enrol())
+
+    def compact(self, inbox: str) -> Deferred[bool]:
+        """See ``ISpool``."""
+        return self._requests.ask(inbox, lambda file, _patient: file.compact())
+
+    def commit(self, inbox: str, position: Position) -> Deferred[Position]:
+        """See ``ISpool``."""
+        return self._requests.commit(inbox, position)
+
+    # -- closing ------------------------------------------------------------------------------
+
+    def close(self) -> Deferred[None]:
+        """See ``ISpool``."""
+        if self._closed:
+            return succeed(None)
+        closed: Deferred[None] = Deferred()
+        self._closers.append(closed)
+        if not self._closing:
+            self._closing = True
+            Deferred.fromCoroutine(self._shut()).addErrback(self._bug)
+        return closed
+
+    async def _shut(self) -> None:
+        self._watch.stop()
+        for name in ("look", "sight"):
+            timer = self._timers.pop(name, None)
+            if timer is not None:
+                timer.cancel()
+        self._looks.clear()
+        self._held.hurry(LAST_PATIENCE)
+        self._requests.close()
+        self._syncs.close()
+        try:
+            while self._busy():
+                self._progress = Deferred()
+                await self._progress
+            self._refuse(self._gathered)  # never opened
+            await self._writer.do(self._store.close)
+        finally:
+            for worker in (self._writer, self._syncer, self._reader):
+                await worker.quit()
+            self._closed = True
+            closers, self._closers = self._closers, []
+            for closed in closers:
+                closed.callback(None)
+
+    def _busy(self) -> bool:
+        unwritten = self._writing or (self._opened and (self._gathered or self._held))
+        return bool(self._opening or unwritten or self._syncs or self._requests)
+
+    def _nudge(self) -> None:
+        """Something was done that ``close`` may be waiting for."""
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            progress.callback(None)
+
+    # -- small things -------------------------------------------------------------------------
+
+    def _tell(self, what: str, *args: Any) -> None:
+        """Call the listener; what it does wrong is its own bug, and ours goes on."""
+        try:
+            getattr(self._listener, what)(*args)
+        except Exception:
+            self._log.failure("the spool's listener has failed in {what}", what=what)
+
+    def _soon(self, name: str, pause: float, work: Callable[[], None]) -> None:
+        """Do something after a pause, unless the same is to be done already."""
+        if name not in self._timers:
+            self._timers[name] = self._reactor.callLater(pause, self._now, name, work)
+
+    def _now(self, name: str, work: Callable[[], None]) -> None:
+        del self._timers[name]
+        work()
+
+    def _bug(self, failure: Failure) -> None:
+        self._log.failure("a bug in the spool", failure)

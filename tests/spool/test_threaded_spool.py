@@ -1,0 +1,446 @@
+"""How the hub's spool gathers work, syncs in groups, and takes its own bugs."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.logger import LogEvent, globalLogPublisher
+
+from intercom.errors import InboxLocked, IntercomError, SpoolError
+from intercom.paths import ChannelPaths
+from intercom.records import Appeared, Entry, Position, Refused, Written
+from intercom.spool import requests, threaded
+from intercom.spool.files import Inbox
+from intercom.spool.threaded import ThreadedSpool
+from intercom.spool.worker import MemoryWorker
+
+MakeEntry = Callable[..., Entry]
+
+
+class Listener:
+    """Keeps what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+        self.raising = False
+
+    def written(self, outcomes: Sequence[Written | Refused | Appeared]) -> None:
+        self.events.append(("written", [getattr(o, "ticket", o.inbox) for o in outcomes]))
+        if self.raising:
+            raise RuntimeError("a bug of the listener")
+
+    def stored(self, tickets: Sequence[int], level: str) -> None:
+        self.events.append(("stored", list(tickets), level))
+
+    def unsynced(self, tickets: Sequence[int], text: str) -> None:
+        self.events.append(("unsynced", list(tickets)))
+
+    def seen(self, sessions: dict[str, float | None]) -> None:
+        self.events.append(("seen", sessions))
+
+
+class Bench:
+    """A spool whose threads and clock go step by step."""
+
+    def __init__(self, paths: ChannelPaths, calls: Any) -> None:
+        self.clock = Clock()
+        self.calls = calls
+        self.writer, self.syncer, self.reader = MemoryWorker(), MemoryWorker(), MemoryWorker()
+        self.listener = Listener()
+        self.spool = ThreadedSpool(
+            self.clock,
+            paths,
+            calls=calls,
+            writer=self.writer,
+            syncer=self.syncer,
+            reader=self.reader,
+        )
+        opened = self.spool.open(self.listener)
+        self.run_all()
+        assert opened.called
+        self.listener.events.clear()
+        calls.log.clear()
+
+    def turn(self) -> None:
+        self.clock.advance(0)
+
+    def run_all(self) -> None:
+        workers = (self.writer, self.syncer, self.reader)
+        self.turn()
+        while sum(worker.perform() for worker in workers):  # each, not only the first
+            self.turn()
+
+    def told(self) -> list[tuple[Any, ...]]:
+        events, self.listener.events = self.listener.events, []
+        return events
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The level that the channel's place can give; a test may change it before ``bench``."""
+    level = ["disk"]
+    monkeypatch.setattr(threaded, "file_level", lambda _path: level[0])
+    return level
+
+
+@pytest.fixture
+def bench(paths: ChannelPaths, calls: Any, place: list[str]) -> Any:
+    bench = Bench(paths, calls)
+    yield bench
+    closed = bench.spool.close()
+    while not closed.called:
+        bench.run_all()
+        bench.clock.advance(0.1)
+
+
+def failure_of(answer: Deferred[Any]) -> BaseException:
+    caught: list[Any] = []
+    answer.addErrback(caught.append)
+    assert caught, "it has not failed"
+    return caught[0].value  # type: ignore[no-any-return]
+
+
+# -- gathering --------------------------------------------------------------------------------
+
+
+def test_all_of_a_turn_is_one_job_and_one_sync(bench: Bench, entry: MakeEntry) -> None:
+    for ticket in range(50):
+        bench.spool.append([entry(ticket)])
+    bench.turn()
+    assert bench.writer.perform()
+    assert bench.told() == [("written", list(range(50)))]  # pushed before the sync
+    assert not bench.writer.perform()
+    assert bench.syncer.perform()
+    assert bench.told() == [("stored", list(range(50)), "disk")]
+    assert bench.calls.log == ["write", "sync", "sync_directory"]
+
+
+def test_what_comes_while_the_writer_is_busy_is_its_next_job(
+    bench: Bench, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(0)])
+    bench.turn()  # the job is on its way
+    for ticket in range(1, 20):
+        bench.spool.append([entry(ticket)])
+        bench.turn()
+    assert bench.writer.perform()
+    assert bench.writer.perform()
+    assert bench.told() == [("written", [0]), ("written", list(range(1, 20)))]
+    assert not bench.writer.perform()
+
+
+def test_one_sync_serves_all_that_was_written_during_the_one_before(
+    bench: Bench, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(0)])
+    bench.turn()
+    bench.writer.perform()
+    for ticket in range(1, 6):  # the first sync is still to come back
+        bench.spool.append([entry(ticket, inbox="bob" if ticket % 2 else "eve")])
+        bench.turn()
+        bench.writer.perform()
+    bench.told()
+    assert bench.syncer.perform()
+    assert bench.told() == [("stored", [0], "disk")]
+    assert bench.syncer.perform()
+    [(event, tickets, level)] = bench.told()
+    assert (event, sorted(tickets), level) == ("stored", [1, 2, 3, 4, 5], "disk")
+    assert not bench.syncer.perform()
+    # The first sync ran late enough to cover all of bob's inbox; it is not synced again.
+    assert bench.calls.log.count("sync") == 2
+
+
+# -- levels -----------------------------------------------------------------------------------
+
+
+def test_process_level_is_told_at_once_and_synced_within_a_second(
+    bench: Bench, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(1, level="process"), entry(2, level="memory")])
+    bench.turn()
+    bench.writer.perform()
+    assert bench.told() == [
+        ("written", [1, 2]),
+        ("stored", [1], "process"),
+        ("stored", [2], "memory"),
+    ]
+    assert not bench.syncer.perform()
+    bench.clock.advance(0.9)
+    assert bench.syncer.perform()
+    assert bench.calls.log == ["write", "sync", "sync_directory"]
+    assert bench.told() == []
+    bench.clock.advance(5)
+    assert not bench.syncer.perform()  # nothing new, nothing to sync
+
+
+def test_a_place_that_forgets_is_not_called_a_disk(
+    paths: ChannelPaths, calls: Any, place: list[str], entry: MakeEntry
+) -> None:
+    place[0] = "process"
+    bench = Bench(paths, calls)
+    bench.spool.append([entry(1), entry(2, level="memory")])
+    bench.run_all()
+    bench.clock.advance(5)
+    bench.run_all()
+    assert bench.told() == [
+        ("written", [1, 2]),
+        ("stored", [1], "process"),
+        ("stored", [2], "memory"),
+    ]
+    closed = bench.spool.close()
+    bench.run_all()
+    assert closed.called
+    assert "sync" not in calls.log
+
+
+def test_after_a_failed_sync_only_later_messages_can_be_safe(
+    bench: Bench, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(1), entry(2, inbox="eve")])
+    bench.turn()
+    bench.writer.perform()
+    bench.told()
+    good = bench.calls.sync
+    bad_fd = bench.spool._store._files.get(bench.spool._paths.inbox("bob")).fd  # type: ignore[union-attr]
+
+    def sync(fd: int) -> None:
+        if fd == bad_fd:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        good(fd)
+
+    bench.calls.sync = sync
+    bench.spool.append([entry(3)])  # written to the same descriptor, before anybody knows
+    bench.turn()
+    bench.writer.perform()
+    bench.syncer.perform()
+    bench.calls.sync = good
+    assert bench.told() == [("written", [3]), ("unsynced", [1]), ("stored", [2], "disk")]
+    bench.syncer.perform()
+    assert bench.told() == [("unsynced", [3])]
+    bench.spool.append([entry(4)])
+    bench.run_all()
+    assert bench.told() == [("written", [4]), ("stored", [4], "disk")]
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def test_a_long_read_delays_no_append(bench: Bench, entry: MakeEntry) -> None:
+    reading = bench.spool.read("bob", None, 1 << 30)
+    bench.spool.append([entry(1)])
+    bench.turn()
+    assert bench.writer.perform()
+    assert bench.told() == [("written", [1])]
+    assert not reading.called
+
+
+def test_commits_of_one_inbox_are_done_together(bench: Bench, entry: MakeEntry) -> None:
+    bench.spool.append([entry(n) for n in range(10)])
+    bench.run_all()
+    size = len(entry(0).line) + 1
+    answers = [bench.spool.commit("bob", Position(1, n * size)) for n in range(1, 11)]
+    bench.calls.log.clear()
+    bench.run_all()
+    assert [answer.result.offset for answer in answers] == [n * size for n in range(1, 11)]
+    assert bench.calls.log.count("rename") == 2  # the first, then all others
+    assert Inbox(bench.spool._paths, "bob").unread() == 0
+
+
+def test_a_large_inbox_is_emptied_when_it_is_read(
+    bench: Bench, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "WORTH_EMPTYING", 4000)
+    bench.spool.append([entry(n, "x" * 300) for n in range(20)])
+    bench.run_all()
+    size = os.path.getsize(bench.spool._paths.inbox("bob"))
+    assert size > 4000
+    first = bench.spool.commit("bob", Position(1, len(entry(0, "x" * 300).line) + 1))
+    bench.run_all()
+    assert first.called
+    assert os.path.getsize(bench.spool._paths.inbox("bob")) == size
+    last = bench.spool.commit("bob", Position(1, size))
+    bench.run_all()
+    assert last.result == Position(1, size)
+    assert os.path.getsize(bench.spool._paths.inbox("bob")) == 0
+    bench.told()
+    bench.spool.append([entry(50)])
+    bench.run_all()
+    again = bench.spool.read("bob", None, 9999)
+    bench.run_all()
+    assert (again.result.start, len(again.result.records)) == (Position(2, 0), 1)
+
+
+def test_an_unreadable_position_is_looked_at_three_times(
+    bench: Bench, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(1), entry(2)])
+    bench.run_all()
+    with open(paths.offset("bob"), "w"):
+        pass
+    reading = bench.spool.read("bob", None, 9999)
+    for _ in range(2):
+        bench.run_all()
+        assert not reading.called
+        bench.clock.advance(0.02)
+    bench.run_all()
+    assert "damaged" in reading.result.warning
+    assert len(reading.result.records) == 2
+    reading = bench.spool.read("bob", None, 9999)
+    bench.run_all()
+    end = len(entry(1).line) + 1
+    with open(paths.offset("bob"), "w") as file:
+        json.dump({"offset": end}, file)
+    bench.clock.advance(0.02)
+    bench.run_all()
+    assert reading.result.start == Position(1, end)
+
+
+def test_a_read_of_an_inbox_that_stays_locked_is_refused_after_two_seconds(
+    bench: Bench, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(1)])
+    bench.run_all()
+    fd = os.open(paths.inbox("bob"), os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    reading, committing = (
+        bench.spool.read("bob", None, 9),
+        bench.spool.commit("bob", Position(1, 0)),
+    )
+    for _ in range(190):
+        bench.run_all()
+        bench.clock.advance(0.01)
+    assert not reading.called
+    for _ in range(20):
+        bench.run_all()
+        bench.clock.advance(0.01)
+    os.close(fd)
+    assert isinstance(failure_of(reading), InboxLocked)
+    assert isinstance(failure_of(committing), InboxLocked)
+
+
+def test_what_the_system_refuses_is_said_to_whoever_asked(bench: Bench, entry: MakeEntry) -> None:
+    bench.calls.failing["open"] = errno.EACCES
+    answers = [
+        bench.spool.read("bob", None, 9),
+        bench.spool.commit("bob", Position(1, 0)),
+        bench.spool.enrol("bob"),
+        bench.spool.compact("bob"),
+    ]
+    bench.run_all()
+    for answer in answers:
+        error = failure_of(answer)
+        assert isinstance(error, SpoolError)
+        assert error.code == "SPOOL_FAILED"
+    bench.calls.failing.clear()
+
+
+# -- others -----------------------------------------------------------------------------------
+
+
+def test_a_look_at_a_locked_inbox_is_repeated_until_it_succeeds(
+    bench: Bench, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    fd = os.open(paths.inbox("bob"), os.O_RDWR | os.O_CREAT)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.write(fd, entry(1).line + b"\n")
+    for _ in range(60):
+        bench.clock.advance(0.1)
+        bench.run_all()
+    assert [event for event in bench.told() if event[0] == "written"] == []
+    os.close(fd)
+    bench.clock.advance(0.1)
+    bench.run_all()
+    assert bench.told() == [("written", ["bob"])]
+
+
+def test_sessions_are_seen_when_their_files_change(bench: Bench, paths: ChannelPaths) -> None:
+    Inbox(paths, "eve").enrol()
+    bench.clock.advance(2.0)
+    bench.run_all()
+    bench.clock.advance(0.1)
+    bench.run_all()
+    assert bench.told() == [("seen", {"eve": None})]
+    Inbox(paths, "eve").commit(Position(1, 0))
+    bench.clock.advance(2.0)
+    bench.run_all()
+    bench.clock.advance(0.1)
+    bench.run_all()
+    [(_, sessions)] = bench.told()
+    assert 0 <= sessions["eve"] < 60
+    bench.clock.advance(10.0)
+    bench.run_all()
+    assert bench.told() == []
+
+
+def test_damage_is_logged_without_bodies(
+    bench: Bench, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    events: list[LogEvent] = []
+    globalLogPublisher.addObserver(events.append)
+    try:
+        with open(paths.inbox("bob"), "wb") as file:
+            file.write(b"secret rubbish\nsecret tail")
+        bench.spool.append([entry(1)])
+        bench.run_all()
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    texts = [str(event.get("log_format")) for event in events]
+    assert any("no message" in text for text in texts)
+    assert any("unfinished" in text for text in texts)
+    assert "secret" not in repr(events)
+
+
+# -- bugs -------------------------------------------------------------------------------------
+
+
+def test_a_bug_in_the_writer_loses_no_outcome_and_stops_nothing(
+    bench: Bench, entry: MakeEntry, logged_failures: list[Any]
+) -> None:
+    bench.spool.append([entry(1)])
+    bench.turn()
+    work = bench.spool._store._append
+    bench.spool._store._append = lambda *_args: 1 / 0  # type: ignore[assignment,return-value,method-assign]
+    bench.writer.perform()
+    bench.spool._store._append = work  # type: ignore[method-assign]
+    assert bench.told() == [("written", [1])]
+    bench.spool.append([entry(2)])
+    bench.run_all()
+    assert bench.told() == [("written", [2]), ("stored", [2], "disk")]
+    assert logged_failures.pop().check(ZeroDivisionError)
+
+
+def test_a_listener_that_raises_stops_nothing(
+    bench: Bench, entry: MakeEntry, logged_failures: list[Any]
+) -> None:
+    bench.listener.raising = True
+    bench.spool.append([entry(1)])
+    bench.run_all()
+    assert bench.told() == [("written", [1]), ("stored", [1], "disk")]
+    bench.listener.raising = False
+    assert logged_failures.pop().check(RuntimeError)
+
+
+def test_a_channel_that_is_gone_cannot_be_opened_and_its_entries_are_refused(
+    paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    clock, worker = Clock(), MemoryWorker()
+    nowhere = ChannelPaths(paths.base, "nowhere")
+    spool = ThreadedSpool(clock, nowhere, writer=worker, syncer=worker, reader=worker)
+    listener = Listener()
+    opened = spool.open(listener)
+    spool.append([entry(1)])
+    worker.perform_all()
+    assert isinstance(failure_of(opened), OSError | IntercomError)
+    closed = spool.close()
+    clock.advance(0)
+    worker.perform_all()
+    assert closed.called
+    assert listener.events == [("written", [1])]
