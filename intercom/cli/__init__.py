@@ -1,0 +1,1 @@
+"""The ``intercom`` command, one file a verb, loaded when it is used."""

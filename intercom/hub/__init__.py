@@ -1,0 +1,1 @@
+"""The hub's Twisted shell: connections, effects, files, time."""

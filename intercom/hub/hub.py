@@ -1,0 +1,339 @@
+"""The hub's shell: performs the core's effects on peers, spool and registry.
+
+It decides nothing. Inputs arrive from connections, from the spool and from the
+clock; each is given to the core at once, and the effects it returns are performed
+in their order before anything else happens.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, TimeoutError
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall, deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from intercom.core import effects as fx
+from intercom.errors import IntercomError
+from intercom.hub.turn import TurnEnd
+from intercom.interfaces import IHub, IPeer, IRegistry, IRouter, ISpool, ISpoolListener
+from intercom.messages import Fault, Message
+from intercom.records import Appeared, Entry, Refused, Written
+
+#: How often the core is told that time has passed, seconds.
+TICK_S = 1.0
+#: At shutdown: how long receipts under way, then peers, then the spool are waited for.
+RECEIPTS_WITHIN_S, PEERS_WITHIN_S, SPOOL_WITHIN_S = 0.3, 0.7, 0.8
+#: Uids that may connect over a Unix socket: ours, and root, which could read our files anyway.
+_ROOT = 0
+
+
+@implementer(IHub, ISpoolListener)
+class Hub:
+    """Runs one channel's core.
+
+    :param core: the state machine.
+    :param spool: where messages are kept; this opens and closes it.
+    :param registry: who is live, and tokens.
+    :param clock: times and timers, monotonic.
+    :param leave: called with a reason when the hub can no longer keep its promises.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        core: IRouter,
+        spool: ISpool,
+        registry: IRegistry,
+        clock: IReactorTime,
+        leave: Callable[[str], None] | None = None,
+    ) -> None:
+        self.clock = clock
+        self._core = core
+        self._spool = spool
+        self._registry = registry
+        self._leave = leave
+        self._turn = TurnEnd(clock)
+        self._peers: dict[int, IPeer] = {}
+        self._last = 0
+        self._empty_since = clock.seconds()
+        self._publish: tuple[str, ...] | None = None
+        self._ticking = LoopingCall(self._tick)
+        self._ticking.clock = clock
+        self._performers: dict[type, Callable[[Any], None]] = {
+            fx.Push: self._push,
+            fx.Answer: self._answer,
+            fx.Admit: self._admit,
+            fx.PublishPeers: self._publish_peers,
+            fx.EnrolSession: self._enrol,
+            fx.ReadInbox: self._read_inbox,
+            fx.CommitPosition: self._commit,
+            fx.Close: self._close,
+            fx.Drop: self._drop,
+            fx.Note: self._note,
+        }
+
+    # -- life
+
+    async def _start(self) -> None:
+        await self._spool.open(self)
+        await self._registry.publish(())
+        self._empty_since = self.clock.seconds()
+        self._ticking.start(TICK_S, now=False)
+
+    def start(self) -> Deferred[None]:
+        """Open the spool, publish that nobody is here yet, begin to tick."""
+        return Deferred.fromCoroutine(self._start())
+
+    def shut_down(self) -> Deferred[None]:
+        """Leave in good order, within two seconds whatever peers and disks do.
+
+        Receipts under way are said, peers are told and closed, stragglers aborted,
+        the spool written and synced, the published list withdrawn.
+        """
+        return Deferred.fromCoroutine(self._shut_down())
+
+    async def _shut_down(self) -> None:
+        await self._until(lambda: self._core.pending == 0, RECEIPTS_WITHIN_S)
+        self._perform(self._core.closing(self.clock.seconds()))
+        await self._until(lambda: not self._peers, PEERS_WITHIN_S)
+        for peer in list(self._peers.values()):
+            peer.abort()
+        if self._ticking.running:
+            self._ticking.stop()
+        for what, closing in (
+            ("spool", self._spool.close()),
+            ("registry", self._registry.withdraw()),
+        ):
+            try:
+                await closing.addTimeout(SPOOL_WITHIN_S, self.clock)
+            except (TimeoutError, IntercomError, OSError) as error:
+                self._log.error("{what} did not close: {error}", what=what, error=str(error))
+
+    async def _until(self, reached: Callable[[], bool], within: float) -> None:
+        """Wait for a condition, a little at a time, but not for ever."""
+        deadline = self.clock.seconds() + within
+        while not reached() and self.clock.seconds() < deadline:
+            await deferLater(self.clock, 0.01)
+
+    @property
+    def peer_count(self) -> int:
+        """Connections attached now."""
+        return len(self._peers)
+
+    def idle_for(self, now: float) -> float:
+        """Seconds since the last connection left, or the start; 0.0 while any is attached."""
+        return 0.0 if self._peers else now - self._empty_since
+
+    # -- IHub
+
+    def attach(self, peer: IPeer, needs_key: bool = False) -> int:
+        """See :meth:`IHub.attach`. Another user's process is turned away."""
+        self._last += 1
+        number = self._last
+        self._peers[number] = peer
+        uid = peer.credentials.uid
+        if uid is not None and uid not in (os.geteuid(), _ROOT):
+            self._log.warn("refused a process of uid {uid}", uid=uid, pid=peer.credentials.pid)
+            text = f"this hub serves uid {os.geteuid()} only, and you are uid {uid}"
+            peer.answer(Fault(None, "UNAUTHORIZED", text))
+            peer.abort()
+            return number
+        self._feed(self._core.connected, number, peer.credentials, needs_key)
+        return number
+
+    def receive(self, connection: int, messages: Iterable[Message | IntercomError]) -> None:
+        """See :meth:`IHub.receive`."""
+        now = self.clock.seconds()
+        for message in messages:
+            try:
+                if isinstance(message, IntercomError):
+                    effects = self._core.garbled(connection, message, now)
+                else:
+                    effects = self._core.submit(connection, message, now)
+                self._perform(effects)
+            except Exception:
+                self._internal(connection)
+
+    def detach(self, connection: int) -> None:
+        """See :meth:`IHub.detach`."""
+        if self._peers.pop(connection, None) is None:
+            return
+        if not self._peers:
+            self._empty_since = self.clock.seconds()
+        self._feed(self._core.disconnected, connection)
+
+    def pause(self, connection: int) -> None:
+        """See :meth:`IHub.pause`."""
+        self._feed(self._core.paused, connection)
+
+    def resume(self, connection: int) -> None:
+        """See :meth:`IHub.resume`."""
+        self._feed(self._core.drained, connection)
+
+    def session_of(self, connection: int) -> str | None:
+        """See :meth:`IHub.session_of`."""
+        return self._core.claim_of(connection)
+
+    # -- ISpoolListener
+
+    def written(self, outcomes: Sequence[Written | Refused | Appeared]) -> None:
+        """See :meth:`ISpoolListener.written`."""
+        self._feed(self._core.written, outcomes)
+
+    def stored(self, tickets: Sequence[int], level: str) -> None:
+        """See :meth:`ISpoolListener.stored`."""
+        self._feed(self._core.stored, tickets, level)
+
+    def unsynced(self, tickets: Sequence[int], text: str) -> None:
+        """See :meth:`ISpoolListener.unsynced`.
+
+        After a failed sync the kernel may call lost pages clean, so no later sync proves
+        anything: nobody is told "stored", and the hub leaves. Senders without a
+        receipt send again, to a hub that reads the files anew.
+        """
+        self._log.critical("sync failed: {text}", text=text, messages=len(tickets))
+        if self._leave is not None:
+            self._leave(f"a sync of the inbox files failed: {text}")
+
+    def seen(self, sessions: dict[str, float | None]) -> None:
+        """See :meth:`ISpoolListener.seen`."""
+        self._feed(self._core.seen, sessions)
+
+    # -- effects
+
+    def _tick(self) -> None:
+        self._feed(self._core.tick)
+
+    def _feed(self, receive: Callable[..., list[fx.Effect]], *args: Any) -> None:
+        """Give the core one input and perform what it answers; a bug there ends nothing."""
+        try:
+            self._perform(receive(*args, self.clock.seconds()))
+        except Exception:
+            self._log.failure("bug in the hub, while handling {what}", what=receive.__name__)
+
+    def _internal(self, connection: int) -> None:
+        """Tell a peer of a bug that its line met; the connection and the hub go on."""
+        self._log.failure("bug in the hub, while handling a line")
+        peer = self._peers.get(connection)
+        if peer is not None:
+            text = "the hub failed on this line; its log says why"
+            peer.answer(Fault(self.session_of(connection), "INTERNAL", text))
+
+    def _perform(self, effects: list[fx.Effect]) -> None:
+        entries: list[Entry] = []
+        for effect in effects:
+            if type(effect) is fx.AppendEntry:
+                entries.append(effect.entry)
+            else:
+                self._performers[type(effect)](effect)
+        if entries:
+            self._spool.append(entries)
+
+    def _push(self, effect: fx.Push) -> None:
+        peer = self._peers.get(effect.connection)
+        if peer is not None:
+            peer.push(effect.line)
+
+    def _answer(self, effect: fx.Answer) -> None:
+        peer = self._peers.get(effect.connection)
+        if peer is not None:
+            peer.answer(effect.reply)
+
+    def _admit(self, effect: fx.Admit) -> None:
+        peer = self._peers.get(effect.connection)
+        if peer is not None:
+            peer.hold()
+        Deferred.fromCoroutine(self._look_into(effect)).addErrback(
+            lambda failure: self._log.failure("admission failed", failure)
+        )
+
+    async def _look_into(self, effect: fx.Admit) -> None:
+        """Publish, read the token, decide. A list that cannot be published stops nobody."""
+        token = None
+        try:
+            if effect.publish is not None:
+                self._publish = None  # what was to be published soon is in this list
+                await self._registry.publish(effect.publish)
+            if effect.token_of is not None:
+                token = await self._registry.token(effect.token_of)
+        except (IntercomError, OSError) as error:
+            self._log.error("cannot look into a claim: {error}", error=str(error))
+        self._feed(self._core.admitted, effect.connection, token)
+        peer = self._peers.get(effect.connection)
+        if peer is not None:
+            peer.release()
+
+    def _publish_peers(self, effect: fx.PublishPeers) -> None:
+        if self._publish is None:
+            self._turn.call(self._publish_now)
+        self._publish = effect.sessions
+
+    def _publish_now(self) -> None:
+        sessions, self._publish = self._publish, None
+        if sessions is not None:
+            self._registry.publish(sessions).addErrback(self._log_error, "peers.json")
+
+    def _enrol(self, effect: fx.EnrolSession) -> None:
+        self._spool.enrol(effect.session).addErrback(self._log_error, "enrolment")
+
+    def _log_error(self, failure: Failure, what: str) -> None:
+        """An expected failure is one line in the log, a bug a traceback."""
+        if failure.check(IntercomError, OSError):
+            message = failure.getErrorMessage()
+            self._log.error("{what} could not be written: {error}", what=what, error=message)
+        else:
+            self._log.failure("bug while writing {what}", failure, what=what)
+
+    def _read_inbox(self, effect: fx.ReadInbox) -> None:
+        def unreadable(failure: Failure) -> None:
+            failure.trap(IntercomError, OSError)
+            self._feed(self._core.inbox_unreadable, effect.connection, _typed(failure))
+
+        reading = self._spool.read(effect.inbox, effect.start, effect.limit)
+        reading.addCallbacks(
+            lambda batch: self._feed(self._core.inbox_read, effect.connection, batch), unreadable
+        )
+        reading.addErrback(lambda failure: self._log.failure("reading an inbox failed", failure))
+
+    def _commit(self, effect: fx.CommitPosition) -> None:
+        def refused(failure: Failure) -> None:
+            failure.trap(IntercomError, OSError)
+            self._feed(
+                self._core.commit_refused, effect.connection, _typed(failure), effect.message_id
+            )
+
+        committing = self._spool.commit(effect.inbox, effect.position)
+        committing.addErrback(refused)
+        committing.addErrback(lambda failure: self._log.failure("a commit failed", failure))
+
+    def _close(self, effect: fx.Close) -> None:
+        peer = self._peers.get(effect.connection)
+        if peer is not None:
+            peer.close()
+
+    def _drop(self, effect: fx.Drop) -> None:
+        peer = self._peers.get(effect.connection)
+        if peer is not None:
+            self._log.info("dropped {connection}: {reason}", **_fields(effect))
+            peer.abort()
+
+    def _note(self, effect: fx.Note) -> None:
+        self._log.info("{event}", event=effect.event, **effect.fields)
+
+
+def _fields(effect: fx.Drop) -> dict[str, Any]:
+    return {"connection": effect.connection, "reason": effect.reason}
+
+
+def _typed(failure: Failure) -> IntercomError:
+    """An error with a code, whatever was raised."""
+    if isinstance(failure.value, IntercomError):
+        return failure.value
+    return IntercomError(failure.getErrorMessage(), code="SPOOL_FAILED")

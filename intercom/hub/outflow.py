@@ -1,0 +1,140 @@
+"""What one connection is still to be sent, joined, bounded, and never waited for.
+
+Twisted's transport takes whatever is written and grows; so this producer stands
+before it. While the transport has room, a turn's lines leave as one write.
+When it asks for a pause, lines wait here, and over :data:`PUSH_LIMIT` the hub
+is told, so that pushes stop and the inbox file becomes the buffer. Answers go
+on, since they were caused by what the peer itself said; a peer that causes more
+than :data:`ANSWER_LIMIT` of them unread is not read from either until it has
+taken them. It is a producer of its own because the protocol must not be: a peer
+slow to read pushes must still be heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IPushProducer
+from zope.interface import implementer
+
+from intercom.hub.turn import TurnEnd
+
+#: Unsent bytes over which a connection gets no more pushes (docs/protocol, "Delivery").
+PUSH_LIMIT = 1024 * 1024
+#: Unsent bytes over which a connection is not read from.
+ANSWER_LIMIT = 2 * PUSH_LIMIT
+#: Most bytes handed to the transport in one write.
+CHUNK = 256 * 1024
+
+
+@implementer(IPushProducer)
+class Outflow:
+    """The outgoing half of one connection.
+
+    :param transport: where lines go (``ITransport``); this registers itself as its producer.
+    :param turn: joins what one reactor turn writes.
+    :param pause: called once when unsent bytes pass the push limit.
+    :param hold: called once when they pass the answer limit.
+    :param drained: called after either, when everything has left.
+    """
+
+    def __init__(
+        self,
+        transport: Any,
+        turn: TurnEnd,
+        pause: Callable[[], None],
+        hold: Callable[[], None],
+        drained: Callable[[], None],
+    ) -> None:
+        self._transport = transport
+        self._turn = turn
+        self._pause = pause
+        self._hold = hold
+        self._drained = drained
+        self._lines: list[bytes] = []
+        self._unsent = 0
+        self._stopped = False  # the transport asked for a pause
+        self._scheduled = False
+        self._over = 0  # how many limits are passed
+        self._closed = False
+        self._finish: Callable[[], None] | None = None
+        transport.registerProducer(self, True)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait here; what the transport took already is not counted."""
+        return self._unsent
+
+    def write(self, line: bytes) -> None:
+        """Send a line, to which its line feed is added. Dropped once ``finish`` was called."""
+        if self._closed:
+            return
+        self._lines.append(line)
+        self._unsent += len(line) + 1
+        if not self._scheduled and not self._stopped:
+            self._scheduled = True
+            self._turn.call(self.flush)
+        if self._unsent > PUSH_LIMIT:
+            self._check_limits()
+
+    def _check_limits(self) -> None:
+        if self._over < 1:
+            self._over = 1
+            self._pause()
+        if self._over < 2 and self._unsent > ANSWER_LIMIT:
+            self._over = 2
+            self._hold()
+
+    def flush(self) -> None:
+        """Hand over what the transport has room for, as one write where possible."""
+        self._scheduled = False
+        while self._lines and not self._stopped:
+            taken, size = 0, 0
+            for line in self._lines:
+                taken += 1
+                size += len(line) + 1
+                if size >= CHUNK:
+                    break
+            chunk = self._lines[:taken]
+            del self._lines[:taken]
+            self._unsent -= size
+            chunk.append(b"")
+            self._transport.write(b"\n".join(chunk))
+        if self._lines or self._stopped:
+            return
+        if self._over:
+            self._over = 0
+            self._drained()
+        if self._finish is not None and not self._lines:
+            finish, self._finish = self._finish, None
+            self._transport.unregisterProducer()
+            finish()
+
+    def finish(self, then: Callable[[], None]) -> None:
+        """Take nothing more; once everything was handed over, unregister and call ``then``."""
+        if self._closed:
+            return
+        self._closed = True
+        self._finish = then
+        if not self._scheduled and not self._stopped:
+            self._scheduled = True
+            self._turn.call(self.flush)
+
+    # -- IPushProducer, called by the transport, from within write() as well, and repeatedly
+
+    def pauseProducing(self) -> None:
+        """The transport's buffer is full."""
+        self._stopped = True
+
+    def resumeProducing(self) -> None:
+        """The transport's buffer is empty."""
+        self._stopped = False
+        self.flush()
+
+    def stopProducing(self) -> None:
+        """The connection is gone."""
+        self._closed = self._stopped = True
+        self._lines.clear()
+        self._unsent = 0
+        self._finish = None

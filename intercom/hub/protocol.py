@@ -1,0 +1,192 @@
+"""One NDJSON connection of the hub: lines in, lines out, and nothing decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IDelayedCall, IHalfCloseableDescriptor
+from twisted.logger import Logger
+from twisted.protocols.basic import LineReceiver
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from intercom.errors import ProtocolError
+from intercom.hub.outflow import Outflow
+from intercom.hub.transports import peer_credentials
+from intercom.hub.turn import TurnEnd
+from intercom.interfaces import IHub, IPeer
+from intercom.messages import Credentials, Message, Reply, Welcome
+from intercom.wire.envelope import MAX_LINE, in_ascii
+from intercom.wire.framing import LineCutter
+from intercom.wire.ndjson import Decoder, Encoder
+
+#: Longest first line of a connection that must show the channel's key.
+KEY_LINE_LIMIT = 4096
+#: How long a connection that was told to go is still answered, and how long listened to.
+#: What it had sent before it could know is read and answered first.
+ANSWER_S = 0.1
+LINGER_S = 1.0
+
+
+@implementer(IPeer)
+class HubProtocol(LineReceiver):
+    """Speaks NDJSON for one peer of :class:`~intercom.interfaces.IHub`.
+
+    It is a ``LineReceiver`` for those who embed it or speak to it in tests, but cuts
+    lines itself: the stock class copies the rest of its buffer once per line, which
+    is quadratic in a long line's pieces.
+    """
+
+    _log = Logger()
+    delimiter = b"\n"
+    MAX_LENGTH = MAX_LINE
+
+    def __init__(
+        self, hub: IHub, decoder: Decoder, encoder: Encoder, turn: TurnEnd, needs_key: bool
+    ) -> None:
+        self.credentials = Credentials()
+        self._hub = hub
+        self._decoder = decoder
+        self._encoder = encoder
+        self._turn = turn
+        self._needs_key = needs_key
+        self._cutter = LineCutter(KEY_LINE_LIMIT if needs_key else MAX_LINE)
+        self._holds: set[str] = set()
+        self._linger: IDelayedCall | None = None
+        self._farewell: IDelayedCall | None = None
+        self._lost = False
+        self._deaf = False
+        self._original = True
+        self._number = -1
+        self._wire: Any = None
+        self._outflow: Outflow
+
+    # -- Twisted calls
+
+    def connectionMade(self) -> None:
+        """Tell the hub that somebody is here, and who the kernel says it is."""
+        transport: Any = self.transport  # of any kind: see _stop_writing
+        self._wire = transport
+        self.credentials = peer_credentials(transport)
+        self._outflow = Outflow(
+            transport, self._turn, self._pause, self._hold_answers, self._drained
+        )
+        self._number = self._hub.attach(self, self._needs_key)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Cut lines in linear time and hand them to the hub, in order."""
+        if self._deaf:
+            return
+        if self._needs_key:
+            head, feed, data = data.partition(b"\n")
+            first = self._cutter.feed(head + feed)
+            if not first:
+                return
+            self._needs_key = False
+            self._cutter = LineCutter(MAX_LINE)
+            self._hub.receive(self._number, self._messages(first))
+            if self._deaf:
+                return
+        lines = self._cutter.feed(data)
+        if lines:
+            self._hub.receive(self._number, self._messages(lines))
+
+    def lineReceived(self, line: bytes) -> None:
+        """Hand one line to the hub, as ``dataReceived`` does with many."""
+        self._hub.receive(self._number, self._messages([line]))
+
+    def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
+        """Everything it said was handled; tell the hub that it is gone."""
+        self._lost = True
+        self._outflow.stopProducing()
+        for call in (self._linger, self._farewell):
+            if call is not None and call.active():
+                call.cancel()
+        self._hub.detach(self._number)
+
+    def _messages(self, lines: Sequence[bytes | None]) -> Iterator[Message | ProtocolError]:
+        """Decode as the hub draws: a line's meaning may depend on the one before it."""
+        for line in lines:
+            if line is None:
+                text = f"a line has at most {MAX_LINE} bytes; this one was skipped to its end"
+                yield ProtocolError(text, code="LINE_TOO_LONG")
+                continue
+            try:
+                message = self._decoder.decode(line, self._hub.session_of(self._number))
+            except ProtocolError as error:
+                yield error
+            else:
+                yield message
+
+    # -- the hub calls
+
+    def push(self, line: bytes) -> None:
+        """See :meth:`IPeer.push`; in ASCII to one that may be an original client."""
+        self._outflow.write(in_ascii(line) if self._original else line)
+
+    def answer(self, reply: Reply) -> None:
+        """See :meth:`IPeer.answer`."""
+        if isinstance(reply, Welcome):
+            self._original = not reply.features
+        self._outflow.write(self._encoder.encode(reply))
+
+    def hold(self) -> None:
+        """See :meth:`IPeer.hold`."""
+        self._set_hold("hub", True)
+
+    def release(self) -> None:
+        """See :meth:`IPeer.release`."""
+        self._set_hold("hub", False)
+
+    def close(self) -> None:
+        """See :meth:`IPeer.close`."""
+        if self._lost or self._linger is not None:
+            return
+        self._linger = self._hub.clock.callLater(LINGER_S, self._abort_now)
+        self._farewell = self._hub.clock.callLater(
+            ANSWER_S, self._outflow.finish, self._stop_writing
+        )
+
+    def abort(self) -> None:
+        """See :meth:`IPeer.abort`."""
+        if self._lost or self._deaf:
+            return
+        self._deaf = True
+        if self._linger is None:
+            self._linger = self._hub.clock.callLater(LINGER_S, self._abort_now)
+        self._outflow.finish(self._wire.loseConnection)
+
+    def _stop_writing(self) -> None:
+        """Say that nothing more will come, and go on listening."""
+        half = IHalfCloseableDescriptor.providedBy(self._wire)
+        (self._wire.loseWriteConnection if half else self._wire.loseConnection)()
+
+    def _abort_now(self) -> None:
+        """The time to leave in good order is over."""
+        if not self._lost:
+            self._wire.abortConnection()
+
+    # -- flow
+
+    def _pause(self) -> None:
+        self._hub.pause(self._number)
+
+    def _hold_answers(self) -> None:
+        self._set_hold("answers", True)
+
+    def _drained(self) -> None:
+        self._set_hold("answers", False)
+        self._hub.resume(self._number)
+
+    def _set_hold(self, reason: str, on: bool) -> None:
+        """Read from the peer only while nothing holds it."""
+        before = bool(self._holds)
+        (self._holds.add if on else self._holds.discard)(reason)
+        if self._lost or before == bool(self._holds):
+            return
+        if on:
+            self.pauseProducing()
+        else:
+            self.resumeProducing()
