@@ -1,0 +1,98 @@
+"""``intercom listen``: what lies unread, then whatever comes, a line a message."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from typing import Any
+
+import click
+
+from intercom.cli import options, output, rendering
+from intercom.client.listening import Listener
+from intercom.client.outbox import Letter, Outcome
+from intercom.client.tokens import own_token
+from intercom.errors import IntercomError
+from intercom.spool.files import Inbox
+
+
+class _Printer:
+    """Prints messages to standard output, and everything else to standard error."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def show(self, line: bytes, message: dict[str, Any]) -> None:
+        """Print one message and flush it."""
+        if self._as_json:
+            output.write(line + b"\n")
+            return
+        width = shutil.get_terminal_size().columns
+        text = rendering.message(message, time.time(), width) + "\n"
+        output.write(text.encode("utf-8", "backslashreplace"))
+
+    def report(self, letter: Letter | None, result: Outcome | IntercomError) -> None:
+        """Print what became of a line of standard input: one JSON line on standard error."""
+        if isinstance(result, Outcome):
+            fields = result.fields()
+        else:
+            fields = result.details | {
+                "status": "error",
+                "code": result.code,
+                "message": result.text,
+                "remedy": result.remedy,
+            }
+        if letter is not None:
+            fields["envelope"] = json.loads(letter.line)
+        with contextlib.suppress(OSError):
+            output.write(output.to_json(fields) + b"\n", output.STDERR)
+
+    def note(self, text: str) -> None:
+        """Say something about the listening itself."""
+        output.note(text)
+
+
+@click.command
+@options.session_option
+@click.option("--fresh/--no-fresh", default=False, help="Skip what lies unread, or not.")
+@click.option("--once", is_flag=True, help="End after the first message, or messages.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="End after this.")
+@click.pass_context
+def listen(
+    ctx: click.Context, session: str | None, fresh: bool, once: bool, timeout: float | None
+) -> None:
+    """Show messages that lie unread, then each as it comes, one flushed line a message.
+
+    Goes on through restarts of the hub. Lines on standard input are sent:
+    {"action":"send","to":ID,"text":TEXT,"payload":OBJECT,"reply_to":ID}; what
+    became of each is one JSON line on standard error.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    scope = options.scope(ctx)
+    own = scope.session(session)
+    token = own_token(scope.paths, own)
+    if fresh:
+        with Inbox(scope.paths, own) as inbox:
+            inbox.enrol()
+            skipped, _end = inbox.skip_to_end()
+        if skipped:
+            output.note(f"{skipped} older messages skipped")
+    listener = Listener(
+        scope.paths,
+        own,
+        token,
+        _Printer(scope.as_json),
+        once=once,
+        deadline=deadline,
+        orders=output.STDIN,
+        output=output.STDOUT,
+    )
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            listener.run()
+    except IntercomError as error:
+        if error.code == "SESSION_COLLISION":
+            error.remedy = f"{own!r} listens already: end that one, or listen as another --session"
+        raise

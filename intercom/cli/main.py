@@ -1,0 +1,86 @@
+"""The command ``intercom``: finds the verb, and turns every failure into words and a status.
+
+A verb's module is imported when it is called, so that none pays for another's
+imports; the list of verbs with their one-line help stands here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from intercom import __version__
+from intercom.cli import options, output
+
+#: verb: (module, attribute, one line of help), in the order in which help lists them.
+VERBS = {
+    "init": ("intercom.cli.init", "init", "Take a place on the channel and start afresh."),
+    "send": ("intercom.cli.send", "send", "Send a message, its text from standard input."),
+    "poll": ("intercom.cli.poll", "poll", "Show what lies unread."),
+    "listen": ("intercom.cli.listen", "listen", "Show what lies unread, then whatever comes."),
+    "peers": ("intercom.cli.peers", "peers", "Show who is here."),
+    "ack": ("intercom.cli.ack", "ack", "Say how far messages were dealt with."),
+    "daemon": ("intercom.cli.daemon", "daemon", "Run the channel's hub in the foreground."),
+}
+
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """A group whose verbs are imported one at a time, when called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, in the table's order."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one verb."""
+        if cmd_name not in VERBS:
+            return None
+        module, attribute, _help = VERBS[cmd_name]
+        return options.add_common(getattr(importlib.import_module(module), attribute))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, entry[2]) for verb, entry in VERBS.items()])
+
+
+@click.command(
+    cls=LazyGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="intercom")
+def intercom() -> None:
+    """Messages between agent sessions: durable inboxes, one hub per channel.
+
+    Results go to standard output, as JSON unless that is a terminal; everything
+    else is said on standard error.
+    """
+
+
+options.add_common(intercom)
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its status (see ``intercom.errors``)."""
+    output.secure_descriptors()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(_status(words, output.wants_json("--json" in words)))
+
+
+def _status(words: list[str], as_json: bool) -> int:
+    """Run one command line; every expected failure becomes words and a status."""
+    try:
+        result: Any = intercom.main(args=words, prog_name="intercom", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BaseException as error:
+        status = output.fail(error, as_json)
+        if status is None:
+            raise
+        return status

@@ -1,0 +1,116 @@
+"""What commands say, and where: results on standard output, all else on standard error.
+
+Writing goes to the descriptors themselves. When :func:`write` returns, the bytes
+have left this process, so that what depends on them having been shown may follow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import sys
+from typing import Any
+
+import click
+
+from intercom.cli.rendering import escape
+from intercom.errors import EX_USAGE, AlreadyLed, IntercomError
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+EX_IOERR = 74
+#: Status after a closed pipe: nobody is there to be told more.
+EX_PIPE = 1
+
+
+def secure_descriptors() -> None:
+    """Make sure that 0, 1 and 2 are open, so that no file or socket of ours gets their numbers.
+
+    In place of a closed standard output comes one that cannot be written, for what
+    is written there is not shown to anybody.
+    """
+    for fd, flags in ((STDIN, os.O_RDONLY), (STDOUT, os.O_RDONLY), (STDERR, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, flags)  # the lowest free number: this one
+
+
+def wants_json(asked: bool) -> bool:
+    """Whether results are JSON: when asked for, and whenever no person reads them."""
+    return asked or not os.isatty(STDOUT)
+
+
+def write(data: bytes, fd: int = STDOUT) -> None:
+    """Write all of it.
+
+    :raise OSError: it was not, or not all, written (``BrokenPipeError``, no space ...).
+    """
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(fd, rest) :]
+        except BlockingIOError:  # somebody who shares the pipe made it non-blocking
+            select.select((), (fd,), ())
+
+
+def to_json(fields: dict[str, Any], **raw: bytes) -> bytes:
+    """Write one JSON object; ``raw`` are further members whose JSON exists already."""
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    members = [text[1:-1].encode("utf-8", "backslashreplace")] if fields else []
+    members += [b'"%s":%s' % (name.encode(), value) for name, value in raw.items()]
+    return b"{" + b",".join(members) + b"}"
+
+
+def note(text: str) -> None:
+    """Say something on standard error; that nobody hears it is no failure."""
+    with contextlib.suppress(OSError):
+        write(f"intercom: {_safe(text)}\n".encode("utf-8", "backslashreplace"), STDERR)
+
+
+def _safe(text: str) -> str:
+    """Escape what would move a terminal's cursor, keeping the lines of several lines."""
+    return "\n".join(escape(line) for line in text.split("\n"))
+
+
+def fail(error: BaseException, as_json: bool) -> int | None:
+    """Say what went wrong and what to do, and return the exit status; None: it is a bug."""
+    if isinstance(error, BrokenPipeError):
+        _silence_stdout()
+        return EX_PIPE
+    if isinstance(error, AlreadyLed):
+        note(error.text)
+        return 0
+    if isinstance(error, IntercomError):
+        _say(error.code, error.text, error.remedy, as_json, error.details)
+        return error.exit_code
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx else "intercom"
+        _say("USAGE", error.format_message(), f"see: {command} --help", as_json, {})
+        return EX_USAGE
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        _say("IO_ERROR", f"{name}{error.strerror or error}", "", as_json, {})
+        _silence_stdout()
+        return EX_IOERR
+    return None
+
+
+def _say(code: str, text: str, remedy: str, as_json: bool, details: dict[str, Any]) -> None:
+    """A sentence and a remedy on standard error; with JSON, an object on standard output too."""
+    note(f"{text}\n  {remedy}" if remedy else text)
+    if as_json:
+        said = {"status": "error", "code": code, "message": text, "remedy": remedy}
+        with contextlib.suppress(OSError):
+            write(to_json(details | said) + b"\n")
+
+
+def _silence_stdout() -> None:
+    """Let what Python still holds for a lost standard output go nowhere, without complaint."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, STDOUT)
+        os.close(nowhere)
+        if sys.stdout is not None:
+            sys.stdout.flush()

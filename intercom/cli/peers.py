@@ -1,0 +1,91 @@
+"""``intercom peers``: who is here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import Any
+
+import click
+
+from intercom.cli import options, output, rendering
+from intercom.client.blocking import HubConnection
+from intercom.client.spawn import ensure_hub
+from intercom.client.tokens import own_token
+from intercom.errors import IntercomError
+from intercom.paths import ChannelPaths, read_private
+from intercom.spool.calls import FileCalls
+from intercom.spool.known import take_census
+
+ANSWER_TIMEOUT = 5.0
+
+
+@click.command
+@options.session_option
+@click.pass_context
+def peers(ctx: click.Context, session: str | None) -> None:
+    """Show the sessions that are connected, and the names of those that are not."""
+    scope = options.scope(ctx)
+    own = scope.session(session)
+    result = {"channel": scope.paths.name, **_ask(scope.paths, own)}
+    if scope.as_json:
+        output.write(output.to_json(result) + b"\n")
+    else:
+        output.write(_text(result, own, time.time()).encode("utf-8", "backslashreplace"))
+
+
+def _ask(paths: ChannelPaths, own: str) -> dict[str, Any]:
+    """Have the hub say who is here; where it cannot be asked, look at what it has published."""
+    with HubConnection(ensure_hub(paths), paths, own) as hub:
+        try:
+            hub.register(role="sender", token=own_token(paths, own))
+        except IntercomError as error:
+            if error.code != "SESSION_COLLISION":
+                raise
+            output.note(f"{error.text}; so this is what the hub has published")
+            return _from_files(paths, hub.pid, _published(paths))
+        if hub.original:  # it says who was there at the welcome, and that includes us
+            peers = [peer for peer in hub.peers if peer != own]
+            return _from_files(paths, hub.pid, {"active_sessions": peers})
+        listed = hub.answer_to(hub.say("list", {}), ANSWER_TIMEOUT).payload
+        return {
+            "hub": hub.hub,
+            "sessions": list(listed.get("sessions") or ()),
+            "absent": list(listed.get("absent") or ()),
+        }
+
+
+def _published(paths: ChannelPaths) -> dict[str, Any]:
+    """What ``peers.json`` says, nothing if that cannot be read."""
+    with contextlib.suppress(ValueError):
+        found: Any = json.loads(read_private(paths.peers) or b"{}")
+        if isinstance(found, dict) and isinstance(found.get("active_sessions"), list):
+            return found
+    return {"active_sessions": []}
+
+
+def _from_files(paths: ChannelPaths, pid: int | None, listed: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a hub that was not asked; which other names were used, the files tell."""
+    present = {str(name) for name in listed["active_sessions"]}
+    known = take_census(paths, FileCalls(), time.time()).sessions
+    return {
+        "hub": {"pid": pid, "version": listed.get("version")},
+        "sessions": [{"session": name} for name in sorted(present)],
+        "absent": sorted(set(known) - present),
+    }
+
+
+def _text(result: dict[str, Any], own: str, now: float) -> str:
+    """The result for a person."""
+    lines = [f"channel {result['channel']}, hub pid {result['hub'].get('pid')}"]
+    for row in result["sessions"]:
+        name = str(row.get("session"))
+        pid = f", pid {row['pid']}" if row.get("pid") else ""
+        lines.append(f"  {rendering.escape(name)}{' (you)' if name == own else ''}{pid}")
+    if not result["sessions"]:
+        lines.append("  nobody is connected")
+    if result["absent"]:
+        absent = ", ".join(rendering.escape(str(name)) for name in result["absent"])
+        lines.append(f"not connected: {absent}")
+    return "\n".join(lines) + "\n"

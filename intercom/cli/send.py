@@ -1,0 +1,188 @@
+"""``intercom send``: one message, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+import click
+
+from intercom.cli import options, output
+from intercom.client.outbox import Letter, Outcome, compose, deliver
+from intercom.client.tokens import own_token
+from intercom.errors import IntercomError
+from intercom.wire.envelope import MAX_LINE
+
+_CHUNK = 1 << 16
+#: What is left where a shell put nothing in place of `...` or $(...).
+_EATEN = re.compile(r"\w {2}\w|``|\$\(\)|''|\"\"")
+
+
+@click.command
+@options.session_option
+@click.option("--to", default="*", metavar="ID", help="The recipient; everybody by default.")
+@click.option("--text", metavar="TEXT", help="The text; your shell sees it first.")
+@click.option("--file", "file", metavar="FILE", help="Take the text from this file.")
+@click.argument("dash", metavar="[-]", required=False)
+@click.option("--json-payload", metavar="OBJECT", help="Further members of the payload.")
+@click.option("--reply-to", metavar="ID", help="The message that this one answers.")
+@click.option("--id", "message_id", metavar="ID", help="The message's id, to send it again safely.")
+@click.option("--strict", is_flag=True, help="Refuse a recipient that nobody ever was.")
+@click.pass_context
+def send(
+    ctx: click.Context,
+    session: str | None,
+    to: str,
+    text: str | None,
+    file: str | None,
+    dash: str | None,
+    json_payload: str | None,
+    reply_to: str | None,
+    message_id: str | None,
+    strict: bool,
+) -> None:
+    """Send a message; its text comes from standard input, byte for byte.
+
+    \b
+    intercom send --to api <<'EOF'
+    Any text, `with` $(whatever) "in" it.
+    EOF
+    """  # noqa: D301  the backspace tells click to keep the lines
+    if dash not in (None, "-"):
+        raise click.UsageError(f"what is {dash!r}? give the text on standard input, or with --text")
+    if (text is not None) + (file is not None) + (dash is not None) > 1:
+        raise click.UsageError("the text can come from one place only: --text, --file or -")
+    payload = _payload(json_payload)
+    body = _body(text, file, dash is not None, payload)
+    if body is not None:
+        if "text" in payload:
+            raise click.UsageError("there are two texts: the body, and one in --json-payload")
+        payload = {"text": body} | payload
+    scope = options.scope(ctx)
+    own = scope.session(session)
+    letter = compose(
+        scope.paths, own, to, payload, reply_to=reply_to, message_id=message_id, strict=strict
+    )
+    try:
+        outcome = deliver(scope.paths, letter, own_token(scope.paths, own))
+    except IntercomError as error:
+        raise _explained(error, letter) from error
+    _warn(outcome, letter)
+    if scope.as_json:
+        output.write(output.to_json(outcome.fields(), envelope=letter.line) + b"\n")
+    else:
+        output.write(_sentence(outcome, letter).encode())
+
+
+def _payload(text: str | None) -> dict[str, Any]:
+    """Read ``--json-payload``."""
+    if text is None:
+        return {}
+    try:
+        payload = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"--json-payload is not JSON: {error}") from error
+    if not isinstance(payload, dict):
+        raise click.UsageError("--json-payload must be an object: {...}")
+    return payload
+
+
+def _body(text: str | None, file: str | None, dash: bool, payload: dict[str, Any]) -> str | None:
+    """The text, from wherever it is to come; None if the payload is all there is."""
+    if text is not None:
+        if _EATEN.search(text):
+            output.note(
+                "parts of --text seem to be missing; if your shell took `...` or $(...), send the "
+                "text on standard input: intercom send --to ID <<'EOF'"
+            )
+        return _content(os.fsencode(text), "--text", payload)
+    if file is not None:
+        try:
+            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise click.UsageError(f"cannot read {file}: {error.strerror}") from error
+        try:
+            return _content(_read(fd, file), file, payload)
+        finally:
+            os.close(fd)
+    if not dash and ("text" in payload or (payload and os.isatty(output.STDIN))):
+        return None
+    if not dash and os.isatty(output.STDIN):
+        raise click.UsageError(
+            "no text: pipe it to standard input, or use --text or --file (or - to type it here)"
+        )
+    return _content(_read(output.STDIN, "standard input"), "standard input", payload)
+
+
+def _read(fd: int, name: str) -> bytes:
+    """Read it all, unless it is too large for any message."""
+    parts: list[bytes] = []
+    size = 0
+    while size <= MAX_LINE:
+        try:
+            part = os.read(fd, _CHUNK)
+        except OSError as error:
+            raise click.UsageError(f"cannot read {name}: {error.strerror}") from error
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+    raise IntercomError(
+        f"{name} holds more than fits into a message, whose limit is {MAX_LINE} bytes",
+        code="LINE_TOO_LONG",
+        remedy="put the text into a file that both can read, and send its path",
+        details={"limit": MAX_LINE},
+    )
+
+
+def _content(body: bytes, name: str, payload: dict[str, Any]) -> str | None:
+    """The text that the bytes are; None if there are none, which a payload makes good."""
+    if not body and payload:
+        return None
+    if not body:
+        raise click.UsageError(f"no text: {name} is empty")
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise IntercomError(
+            f"{name} is not UTF-8 text: byte {error.start} is {body[error.start]:#04x}",
+            code="BAD_JSON",
+            remedy="send the path of the file instead, or its text in base64",
+        ) from error
+
+
+def _explained(error: IntercomError, letter: Letter) -> IntercomError:
+    """Add to a refusal what one may try next."""
+    if error.code == "TARGET_NOT_FOUND" and not error.remedy:
+        nearest = error.details.get("nearest") or []
+        meant = f"did you mean {' or '.join(map(repr, nearest))}? " if nearest else ""
+        error.remedy = f"{meant}see who is here: intercom peers; or send without --strict"
+    elif error.code == "SESSION_COLLISION" and not error.remedy:
+        error.remedy = (
+            f"a program that knows no tokens holds {letter.sender!r}: send as another --session, "
+            f"or send directly (--to ID) instead of to everybody"
+        )
+    error.details.setdefault("id", letter.message_id)
+    return error
+
+
+def _warn(outcome: Outcome, letter: Letter) -> None:
+    """Say what deserves attention although it is no failure."""
+    if outcome.known is False and not letter.broadcast:
+        nearest = " or ".join(map(repr, outcome.nearest))
+        meant = f"; did you mean {nearest}?" if nearest else ""
+        output.note(f"nobody on this channel ever used {letter.to!r}{meant}")
+    for one in outcome.failed:
+        output.note(f"not stored for {one.get('session')!r}: {one.get('message')}")
+    if outcome.reason:
+        output.note(f"{outcome.reason}\n  stored in the inbox file of {letter.to!r} instead")
+
+
+def _sentence(outcome: Outcome, letter: Letter) -> str:
+    """The result for a person."""
+    to = "everybody" if letter.broadcast else letter.to
+    state = f"{outcome.state} ({outcome.level})" if outcome.state else "given to the hub"
+    live = "" if outcome.live is None else f", {outcome.live} listening"
+    return f"{letter.message_id} to {to}: {state}{live}\n"

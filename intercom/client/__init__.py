@@ -1,0 +1,1 @@
+"""Talking to a hub: ``blocking`` and ``spawn`` need the standard library only."""

@@ -1,0 +1,168 @@
+"""Connecting to a channel's hub, and saying why it could not be done. Standard library only.
+
+Four ways of not reaching a hub are told apart by ``details["cause"]`` of
+:class:`~intercom.errors.HubUnavailable`, for each has its own remedy: ``denied``
+(this process may not use sockets), ``absent`` (no socket file), ``refused`` (a
+socket file, but nobody behind it) and ``silent`` (accepted, but never answered).
+Nothing here ever removes a file: only the holder of ``hub.lock`` does.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import stat
+import struct
+import time
+from typing import Any
+
+from intercom.errors import HubUnavailable, IntercomError, UnsafePlace
+from intercom.paths import ChannelPaths, read_private
+from intercom.private import described
+
+#: Seconds to wait for the connection.
+CONNECT_TIMEOUT = 2.0
+_DENIED = {errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT}
+_ABSENT = {errno.ENOENT, errno.ENOTDIR}
+
+
+class ConnectionLost(HubUnavailable):
+    """The hub was reached, and then the connection broke or went silent; try again."""
+
+
+def connect(paths: ChannelPaths, timeout: float = CONNECT_TIMEOUT) -> socket.socket:
+    """Connect to the channel's hub, and check that it is ours before a byte is sent.
+
+    :return: a connected socket in non-blocking mode.
+    :raise HubUnavailable: with its ``cause``.
+    :raise UnsafePlace: a process of another user (but root) holds the socket, or its
+        file is a link or another user's.
+    """
+    sock = None
+    try:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        _check_file(paths.socket)
+        _connect(sock, paths.socket, time.monotonic() + timeout)
+        _check_owner(sock, paths)
+    except OSError as error:
+        if sock is not None:
+            sock.close()
+        raise _unreachable(paths, error) from error
+    except BaseException:
+        if sock is not None:
+            sock.close()
+        raise
+    return sock
+
+
+def _connect(sock: socket.socket, path: str, deadline: float) -> None:
+    """Connect; a hub whose queue of connections is full (EAGAIN) is asked again for a while."""
+    while True:
+        try:
+            sock.connect(path)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "its queue of connections is full") from None
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _check_file(path: str) -> None:
+    """Refuse a socket file that no hub of ours has put there: a link, or another user's.
+
+    A link may lead to a program of ours that is no hub, whose kernel credentials are right.
+    """
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return  # connecting will say why
+    if stat.S_ISLNK(found.st_mode) or found.st_uid not in (os.geteuid(), 0):
+        what = "is a symbolic link" if stat.S_ISLNK(found.st_mode) else "is another user's"
+        raise UnsafePlace(
+            f"{path} {what} ({described(found)}); nothing was sent to it",
+            remedy=f"look at who put it there, and remove it: {path}",
+        )
+
+
+def _check_owner(sock: socket.socket, paths: ChannelPaths) -> None:
+    """Refuse a hub that the kernel says is another user's."""
+    credentials = peer_credentials(sock)
+    if credentials is not None and credentials[1] not in (os.geteuid(), 0):
+        raise UnsafePlace(
+            f"the hub at {paths.socket} runs as uid {credentials[1]}, this process as uid "
+            f"{os.geteuid()}; nothing was sent to it",
+            remedy="run as the same user, or choose a place of your own with --dir",
+        )
+
+
+def peer_credentials(sock: socket.socket) -> tuple[int, int] | None:
+    """Pid and uid of who listens behind a Unix socket, None where the system cannot tell."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, option, 12))
+    return pid, uid
+
+
+def _unreachable(paths: ChannelPaths, error: OSError) -> HubUnavailable:
+    """Say why no connection came about, and what to do about it."""
+    name = paths.name
+    if error.errno in _DENIED:
+        return HubUnavailable(
+            f"this process may not use the hub's socket {paths.socket} ({error.strerror}); "
+            f"it probably runs in a sandbox",
+            remedy="allow Unix sockets for it; direct messages and poll work without",
+            details={"cause": "denied"},
+        )
+    if error.errno in _ABSENT:
+        return HubUnavailable(
+            f"no hub runs for channel {name!r}: there is no socket {paths.socket}",
+            remedy=f"start one: intercom --dir {paths.base} --channel {name} daemon",
+            details={"cause": "absent"},
+        )
+    if error.errno == errno.ECONNREFUSED:
+        return HubUnavailable(
+            f"the hub of channel {name!r} is gone: nobody listens at {paths.socket}",
+            remedy=f"start another: intercom --dir {paths.base} --channel {name} daemon",
+            details={"cause": "refused"},
+        )
+    if isinstance(error, TimeoutError):
+        return silent(paths, None)
+    return HubUnavailable(
+        f"cannot connect to {paths.socket}: {error.strerror}", details={"cause": "failed"}
+    )
+
+
+def leader_pid(paths: ChannelPaths) -> int | None:
+    """The pid that the hub wrote into its lock file, None where that is not to be read.
+
+    One that names no process was left by a dead hub, whose successor wrote nothing.
+    """
+    try:
+        written: Any = json.loads(read_private(paths.lock) or b"")
+        pid = int(written["pid"])
+        os.kill(pid, 0)
+    except PermissionError:
+        return pid
+    except (IntercomError, OSError, ValueError, TypeError, KeyError):
+        return None
+    return pid
+
+
+def silent(paths: ChannelPaths, pid: int | None) -> HubUnavailable:
+    """What to say of a hub that takes connections and does not answer.
+
+    :param pid: who listens, as far as the kernel told: the lock file may name a dead one.
+    """
+    pid = pid or leader_pid(paths)
+    who = f" (pid {pid})" if pid else ""
+    return HubUnavailable(
+        f"the hub of channel {paths.name!r}{who} accepts connections but does not answer; "
+        f"it may be stopped",
+        remedy=f"resume it: kill -CONT {pid}; or end it: kill -9 {pid}" if pid else "",
+        details={"cause": "silent", "pid": pid},
+    )

@@ -1,0 +1,334 @@
+"""Sending one message so that it arrives once, with or without a hub. Standard library only.
+
+The same bytes are sent again after every loss of the hub, for it stores an id of
+one sender once. Where no hub is to be had, a direct message is appended to its
+recipient's inbox file, unless it stands there already.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from socket import socket
+from typing import Any
+
+from intercom.client.blocking import HubConnection, new_id, refusal
+from intercom.client.dial import ConnectionLost
+from intercom.client.spawn import ensure_hub
+from intercom.errors import CannotCreate, HubUnavailable, IntercomError, ProtocolError
+from intercom.names import EVERYONE, check_session, file_name, nearest
+from intercom.paths import ChannelPaths, file_level
+from intercom.records import Position
+from intercom.spool.calls import FileCalls
+from intercom.spool.files import Inbox
+from intercom.spool.format import split_name
+from intercom.spool.known import is_known, sight
+from intercom.wire import envelope
+
+#: Seconds in which a message is tried through the hub, and to wait for one receipt.
+PATIENCE = 10.0
+RECEIPT_TIMEOUT = 5.0
+#: Seconds to look for a message in the inbox when the hub gives no receipts.
+SIGHT_TIMEOUT = 2.0
+#: Refusals of a registration that leave the file as a way.
+_FILE_INSTEAD = frozenset({"SESSION_COLLISION", "TOO_MANY_SESSIONS"})
+
+Connect = Callable[[ChannelPaths], socket]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message ready to be sent, any number of times.
+
+    :ivar line: its bytes, the same in every try.
+    :ivar after: size of the recipient's inbox before the first try; what stands there
+        cannot be this message. 0 for a broadcast.
+    """
+
+    line: bytes
+    message_id: str
+    sender: str
+    to: str
+    after: int
+    strict: bool = False
+
+    @property
+    def broadcast(self) -> bool:
+        """Whether it goes to everybody, and so needs a hub."""
+        return self.to in EVERYONE
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a message; None is "not known".
+
+    :ivar status: ``sent`` (through a hub) or ``spooled_offline`` (through the inbox file).
+    :ivar state: ``stored``, or None where the hub (an original one) does not say.
+    :ivar level: durability reached; ``live``: recipients that were connected and reading.
+    :ivar reason: why no hub took it, and ``cause`` in one word; empty if one did.
+    """
+
+    status: str
+    state: str | None = None
+    level: str | None = None
+    live: int | None = None
+    known: bool | None = None
+    nearest: list[str] = field(default_factory=list)
+    recipients: int | None = None
+    duplicate: bool = False
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    reason: str = ""
+    cause: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """For output: all that is always there, and the rest where it says something."""
+        shown: dict[str, Any] = {
+            "status": self.status,
+            "state": self.state,
+            "level": self.level,
+            "live": self.live,
+            "known": self.known,
+            "nearest": self.nearest,
+            "recipients": self.recipients,
+        }
+        extra = {
+            "duplicate": self.duplicate,
+            "failed": self.failed,
+            "reason": self.reason,
+            "cause": self.cause,
+        }
+        return shown | {name: value for name, value in extra.items() if value}
+
+
+def compose(
+    paths: ChannelPaths,
+    sender: str,
+    to: str,
+    payload: dict[str, Any],
+    *,
+    reply_to: str | None = None,
+    message_id: str | None = None,
+    strict: bool = False,
+) -> Letter:
+    """Write a message, and note how large its recipient's inbox is now.
+
+    :raise ProtocolError: ``BAD_SESSION_ID``, ``BAD_JSON``, ``LINE_TOO_LONG``, ``BAD_ENVELOPE``.
+    """
+    after = 0
+    if to not in EVERYONE:
+        check_session(to)
+        with Inbox(paths, to) as inbox:
+            after = inbox.size()
+    message_id = new_id() if message_id is None else message_id
+    try:
+        line = envelope.make(
+            type="chat",
+            message_id=message_id,
+            from_session=sender,
+            to_session=to,
+            channel=paths.name,
+            payload=payload | {"strict": True} if strict else payload,
+            timestamp=envelope.format_timestamp(time.time()),
+            reply_to=reply_to,
+        )
+        envelope.parse(line)
+    except ProtocolError as error:
+        if error.code == "LINE_TOO_LONG":
+            error.remedy = "put the text into a file that both can read, and send its path"
+        raise
+    return Letter(line, message_id, sender, to, after, strict)
+
+
+def deliver(
+    paths: ChannelPaths,
+    letter: Letter,
+    token: str,
+    *,
+    patience: float = PATIENCE,
+    connect: Connect = ensure_hub,
+) -> Outcome:
+    """Send a message through the hub, or failing that through the recipient's inbox file.
+
+    A hub that dies before its receipt is followed by the next one, for ``patience``
+    seconds in all. Registers beside whatever connection the session has
+    (``role: sender``).
+
+    :raise IntercomError: refused; or a broadcast, and no hub took it.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return _through_hub(paths, letter, token, deadline, connect)
+        except ConnectionLost as error:
+            trouble: IntercomError = error
+            if time.monotonic() < deadline:
+                time.sleep(0.02 + 0.08 * os.urandom(1)[0] / 255)
+                continue
+        except (HubUnavailable, CannotCreate) as error:
+            trouble = error
+        except IntercomError as error:
+            if error.code not in _FILE_INSTEAD:
+                raise
+            trouble = error
+        return store_offline(paths, letter, trouble)
+
+
+def _through_hub(
+    paths: ChannelPaths, letter: Letter, token: str, deadline: float, connect: Connect
+) -> Outcome:
+    """Try once."""
+    with HubConnection(connect(paths), paths, letter.sender) as hub:
+        hub.register(features=("receipts",), role="sender", token=token)
+        if "receipts" not in hub.features:
+            return _without_receipt(paths, letter, hub)
+        hub.send_line(letter.line)
+        patience = max(0.5, min(RECEIPT_TIMEOUT, deadline - time.monotonic()))
+        return outcome_of(hub.answer_to(letter.message_id, patience).payload)
+
+
+def outcome_of(receipt: dict[str, Any]) -> Outcome:
+    """Read a receipt's payload.
+
+    :raise IntercomError: it says ``refused``.
+    """
+    if receipt.get("state") == "refused":
+        raise refusal(receipt)
+    return Outcome(
+        status="sent",
+        state=receipt.get("state"),
+        level=receipt.get("level"),
+        live=receipt.get("live"),
+        known=receipt.get("known", True),
+        nearest=list(receipt.get("nearest") or ()),
+        recipients=receipt.get("recipients"),
+        duplicate=bool(receipt.get("duplicate")),
+        failed=list(receipt.get("failed") or ()),
+    )
+
+
+def settled_before(paths: ChannelPaths, letter: Letter) -> Outcome | None:
+    """Do what an original hub does not: look whether the message may go, and has not gone before.
+
+    That hub stores a message again under the id that it has seen, knows no ``strict``,
+    takes names for file names as they are, and writes a text in ASCII, which grows.
+
+    :return: what became of it in an earlier try, None if it is to be sent now.
+    :raise HubUnavailable: the hub would store it where its reader does not find it.
+    :raise IntercomError: ``TARGET_NOT_FOUND``.
+    """
+    reason = ""
+    if not letter.broadcast and file_name(letter.to) != letter.to:
+        reason = f"makes no file for the name {letter.to!r}"
+    elif len(envelope.in_ascii(letter.line)) > envelope.MAX_LINE:
+        reason = "would write this message as a line that is too long to be read"
+    if reason:
+        raise HubUnavailable(
+            f"the hub of channel {paths.name!r} is one of the original mesh, which {reason}",
+            remedy="end it; the next command starts a hub of intercom",
+            details={"cause": "original"},
+        )
+    if letter.broadcast:
+        return None
+    known, similar = look_up(paths, letter.to)
+    if letter.strict and not known:
+        raise _stranger(paths, letter, similar)
+    if _stands_in_inbox(paths, letter):
+        return Outcome("sent", "stored", "process", None, known, similar, 1, duplicate=True)
+    return None
+
+
+def _without_receipt(paths: ChannelPaths, letter: Letter, hub: HubConnection) -> Outcome:
+    """Send through an original hub, and find out what can be said of it.
+
+    It gives no receipts, but appends direct messages to the recipient's inbox, where
+    they can be seen; a message seen there is ``stored``. One that is not seen, and every
+    broadcast, has no known state. That hub waits for slow readers: so this reads on, and
+    does not hang up before the hub has, which it does when it has dealt with everything.
+
+    :raise ConnectionLost: the hub went away before the message was seen.
+    """
+    earlier = settled_before(paths, letter)
+    if earlier is not None:
+        return earlier
+    hub.send_line(letter.line)
+    hub.finish()
+    deadline = time.monotonic() + SIGHT_TIMEOUT
+    lost: ConnectionLost | None = None
+    while time.monotonic() < deadline:
+        if not letter.broadcast and _stands_in_inbox(paths, letter):
+            known, similar = look_up(paths, letter.to)
+            return Outcome("sent", "stored", "process", None, known, similar, 1)
+        if lost is not None:
+            if letter.broadcast:
+                break
+            raise lost
+        try:
+            hub.receive(0.02)
+        except ConnectionLost as error:
+            lost = error
+    return Outcome("sent")
+
+
+def _stands_in_inbox(paths: ChannelPaths, letter: Letter) -> bool:
+    """Whether the recipient's inbox holds the message, somewhere behind its old end."""
+    with Inbox(paths, letter.to) as inbox:
+        here = inbox.read(None, 0).start.generation
+        batch = inbox.read(Position(here, letter.after))
+        while True:
+            for record in batch.records:
+                found = envelope.identify(record.line)
+                if found is not None and found[:2] == (letter.sender, letter.message_id):
+                    return True
+            if batch.at_end:
+                return False
+            batch = inbox.read(batch.next)
+
+
+def store_offline(paths: ChannelPaths, letter: Letter, trouble: IntercomError) -> Outcome:
+    """Append a direct message to its recipient's inbox file, because of ``trouble``.
+
+    :raise IntercomError: ``trouble`` itself for a broadcast, which needs a hub;
+        ``TARGET_NOT_FOUND`` for a strict message to a stranger; what the file says.
+    """
+    if letter.broadcast:
+        raise trouble
+    known, similar = look_up(paths, letter.to)
+    if letter.strict and not known:
+        raise _stranger(paths, letter, similar)
+    with Inbox(paths, letter.to) as inbox:
+        appended = inbox.append(
+            letter.line, sender=letter.sender, message_id=letter.message_id, after=letter.after
+        )
+    if not appended:  # an earlier try got through, though its receipt did not
+        return Outcome("sent", "stored", "process", None, known, similar, 1, duplicate=True)
+    return Outcome(
+        status="spooled_offline",
+        state="stored",
+        level=file_level(paths.directory),  # the append is synced
+        known=known,
+        nearest=similar,
+        recipients=1,
+        reason=trouble.text,
+        cause=str(trouble.details.get("cause") or trouble.code.lower()),
+    )
+
+
+def _stranger(paths: ChannelPaths, letter: Letter, similar: list[str]) -> IntercomError:
+    """The refusal of a strict message to a name that nobody ever used."""
+    return IntercomError(
+        f"no session of channel {paths.name!r} ever used the name {letter.to!r}",
+        code="TARGET_NOT_FOUND",
+        details={"state": "refused", "known": False, "nearest": similar},
+    )
+
+
+def look_up(paths: ChannelPaths, name: str) -> tuple[bool, list[str]]:
+    """Whether a session of this channel ever used the name; if not, those most like it."""
+    calls = FileCalls()
+    if is_known(paths, calls, name):
+        return True, []
+    entries = [split_name(entry) for entry in os.listdir(paths.directory)]
+    encoded = {entry[1] for entry in entries if entry is not None and entry[0] != "inbox"}
+    return False, nearest(name, sight(paths, calls, encoded, time.time()))
