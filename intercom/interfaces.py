@@ -76,6 +76,22 @@ class IRouter(Interface):
     def seen(sessions: dict[str, float | None], now: float) -> list[Effect]:
         """Session names found on disk, each with how many seconds ago it read, or None."""
 
+    def open_desk(connection: int, now: float) -> list[Effect]:
+        """Begin to read the hub's own inbox; what lies there is pushed to ``connection``.
+
+        Each line pushed there is to come back as ``filed`` (or ``misfiled``), and the
+        cursor that follows them as ``desk_read``.
+        """
+
+    def filed(message: Message, now: float) -> list[Effect]:
+        """A line of the hub's inbox, decoded: it is handled as if it had come by socket."""
+
+    def misfiled(sender: str, message_id: str, error: IntercomError, now: float) -> list[Effect]:
+        """A line of the hub's inbox that its dialect refuses: its sender gets a notice."""
+
+    def desk_read(position: Position, now: float) -> list[Effect]:
+        """All lines of the hub's inbox up to ``position`` have come back."""
+
     def tick(now: float) -> list[Effect]:
         """Time has passed: pings, silent peers, retries. Call about once a second."""
 
@@ -208,7 +224,7 @@ class IPeer(Interface):
         """Stop speaking after what is written; read on until the peer closes or a second passed."""
 
     def abort() -> None:
-        """End now: nothing more is read; what was written leaves if it can do so soon. Idempotent."""
+        """End now: nothing more is read; what was written leaves if it can soon. Idempotent."""
 
 
 class IWorker(Interface):

@@ -12,8 +12,10 @@ from collections.abc import Iterable
 
 from intercom.errors import ProtocolError
 
+#: What the hub calls itself.
+HUB = "hub"
 #: Words that address the hub or everybody, so that no session may carry them.
-RESERVED = frozenset({"hub", "*", "all"})
+RESERVED = frozenset({HUB, "*", "all"})
 #: Addresses that mean every session of the channel.
 EVERYONE = frozenset({"*", "all"})
 #: What a client that names itself nowhere is called, as the original hub does.
@@ -50,9 +52,7 @@ def check_session(name: object) -> str:
             code="BAD_SESSION_ID",
         )
     if not name.isprintable() and any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
-        raise ProtocolError(
-            "a session id must not hold control characters", code="BAD_SESSION_ID"
-        )
+        raise ProtocolError("a session id must not hold control characters", code="BAD_SESSION_ID")
     if name in RESERVED:
         raise ProtocolError(f"{name!r} is reserved and names no session", code="BAD_SESSION_ID")
     return name

@@ -40,6 +40,7 @@ from intercom.hub.registry import MemoryRegistry
 from intercom.spool.memory import MemorySpool
 from intercom.wire import envelope
 from intercom.wire.ndjson import Decoder, Encoder
+from intercom.wire.notices import NoticeWriter
 
 #: Bytes that a real transport hands to a protocol at once.
 CHUNK = 65536
@@ -242,17 +243,26 @@ class MemoryHub:
     def __init__(
         self, channel: str = "test", durability: str = "disk", key: str | None = None
     ) -> None:
+        self._counter = itertools.count(1)
         self.clock = Clock()
         clock = cast(IReactorTime, self.clock)
         self.spool = MemorySpool(clock)
         self.registry = MemoryRegistry()
-        self.core = HubCore(durability, envelope.digest, envelope.identify, key)
+        decoder = Decoder(channel, self.new_id, self._timestamp)
+        notice = NoticeWriter(channel, self.new_id, self._timestamp)
+        self.core = HubCore(durability, envelope.digest, envelope.identify, notice, key)
         self.left: list[str] = []
-        self.hub = Hub(self.core, self.spool, self.registry, clock, self.left.append)
-        self._counter = itertools.count(1)
+        self.hub = Hub(
+            self.core,
+            self.spool,
+            self.registry,
+            clock,
+            self.left.append,
+            lambda line: decoder.decode(line, None),
+        )
         self._factory = HubFactory(
             self.hub,
-            Decoder(channel, self.new_id, self._timestamp),
+            decoder,
             Encoder(channel, self.new_id, self._timestamp, {"pid": 1, "version": "test"}),
         )
         self.started: Deferred[None] = self.hub.start()

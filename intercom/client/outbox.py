@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from socket import socket
 from typing import Any
 
+from intercom.client import desk
 from intercom.client.blocking import HubConnection, new_id, refusal
 from intercom.client.dial import ConnectionLost
 from intercom.client.spawn import ensure_hub
 from intercom.errors import CannotCreate, HubUnavailable, IntercomError, ProtocolError
 from intercom.names import EVERYONE, check_session, file_name, nearest
 from intercom.paths import ChannelPaths, file_level
-from intercom.records import Position
 from intercom.spool.calls import FileCalls
 from intercom.spool.files import Inbox
 from intercom.spool.format import split_name
@@ -44,7 +44,8 @@ class Letter:
 
     :ivar line: its bytes, the same in every try.
     :ivar after: size of the recipient's inbox before the first try; what stands there
-        cannot be this message. 0 for a broadcast.
+        cannot be this message. 0 for a broadcast, and for a message that was given its
+        id, since an earlier command may have sent it.
     """
 
     line: bytes
@@ -119,8 +120,9 @@ def compose(
     after = 0
     if to not in EVERYONE:
         check_session(to)
-        with Inbox(paths, to) as inbox:
-            after = inbox.size()
+        if message_id is None:
+            with Inbox(paths, to) as inbox:
+                after = inbox.size()
     message_id = new_id() if message_id is None else message_id
     try:
         line = envelope.make(
@@ -234,7 +236,7 @@ def settled_before(paths: ChannelPaths, letter: Letter) -> Outcome | None:
     known, similar = look_up(paths, letter.to)
     if letter.strict and not known:
         raise _stranger(paths, letter, similar)
-    if _stands_in_inbox(paths, letter):
+    if _stands_in_inbox(paths, letter, letter.after):
         return Outcome("sent", "stored", "process", None, known, similar, 1, duplicate=True)
     return None
 
@@ -249,6 +251,8 @@ def _without_receipt(paths: ChannelPaths, letter: Letter, hub: HubConnection) ->
 
     :raise ConnectionLost: the hub went away before the message was seen.
     """
+    with Inbox(paths, letter.to) as inbox:
+        after = 0 if letter.broadcast else inbox.size()
     earlier = settled_before(paths, letter)
     if earlier is not None:
         return earlier
@@ -257,7 +261,7 @@ def _without_receipt(paths: ChannelPaths, letter: Letter, hub: HubConnection) ->
     deadline = time.monotonic() + SIGHT_TIMEOUT
     lost: ConnectionLost | None = None
     while time.monotonic() < deadline:
-        if not letter.broadcast and _stands_in_inbox(paths, letter):
+        if not letter.broadcast and _stands_in_inbox(paths, letter, after):
             known, similar = look_up(paths, letter.to)
             return Outcome("sent", "stored", "process", None, known, similar, 1)
         if lost is not None:
@@ -271,29 +275,42 @@ def _without_receipt(paths: ChannelPaths, letter: Letter, hub: HubConnection) ->
     return Outcome("sent")
 
 
-def _stands_in_inbox(paths: ChannelPaths, letter: Letter) -> bool:
-    """Whether the recipient's inbox holds the message, somewhere behind its old end."""
+def _stands_in_inbox(paths: ChannelPaths, letter: Letter, after: int) -> bool:
+    """Whether the recipient's inbox holds the message at or behind byte ``after``.
+
+    :raise IntercomError: ``MESSAGE_ID_REUSE``: it holds another message with this id.
+    """
     with Inbox(paths, letter.to) as inbox:
-        here = inbox.read(None, 0).start.generation
-        batch = inbox.read(Position(here, letter.after))
-        while True:
-            for record in batch.records:
-                found = envelope.identify(record.line)
-                if found is not None and found[:2] == (letter.sender, letter.message_id):
-                    return True
-            if batch.at_end:
-                return False
-            batch = inbox.read(batch.next)
+        line = inbox.find(letter.sender, letter.message_id, after)
+    if line is None:
+        return False
+    if _content(line) != _content(letter.line):
+        raise IntercomError(
+            f"the message id {letter.message_id!r} was used for other content before",
+            code="MESSAGE_ID_REUSE",
+            remedy="send this one under a new id",
+            details={"state": "refused"},
+        )
+    return True
+
+
+def _content(line: bytes) -> list[Any] | None:
+    """What a message says, however it is written: an original hub writes it anew."""
+    try:
+        fields = envelope.parse(line)
+    except ProtocolError:
+        return None
+    return [fields.get(name) for name in ("type", "to_session", "reply_to", "payload")]
 
 
 def store_offline(paths: ChannelPaths, letter: Letter, trouble: IntercomError) -> Outcome:
-    """Append a direct message to its recipient's inbox file, because of ``trouble``.
+    """Append a message to an inbox file, because of ``trouble``: its recipient's, or the hub's.
 
-    :raise IntercomError: ``trouble`` itself for a broadcast, which needs a hub;
+    :raise IntercomError: ``trouble`` itself for a broadcast where no hub lives;
         ``TARGET_NOT_FOUND`` for a strict message to a stranger; what the file says.
     """
     if letter.broadcast:
-        raise trouble
+        return _leave_with_hub(paths, letter, trouble)
     known, similar = look_up(paths, letter.to)
     if letter.strict and not known:
         raise _stranger(paths, letter, similar)
@@ -302,6 +319,7 @@ def store_offline(paths: ChannelPaths, letter: Letter, trouble: IntercomError) -
             letter.line, sender=letter.sender, message_id=letter.message_id, after=letter.after
         )
     if not appended:  # an earlier try got through, though its receipt did not
+        _stands_in_inbox(paths, letter, letter.after)
         return Outcome("sent", "stored", "process", None, known, similar, 1, duplicate=True)
     return Outcome(
         status="spooled_offline",
@@ -332,3 +350,23 @@ def look_up(paths: ChannelPaths, name: str) -> tuple[bool, list[str]]:
     entries = [split_name(entry) for entry in os.listdir(paths.directory)]
     encoded = {entry[1] for entry in entries if entry is not None and entry[0] != "inbox"}
     return False, nearest(name, sight(paths, calls, encoded, time.time()))
+
+
+def _leave_with_hub(paths: ChannelPaths, letter: Letter, trouble: IntercomError) -> Outcome:
+    """Give a broadcast to a hub that lives but cannot be reached by socket.
+
+    :raise IntercomError: ``trouble``, if no hub lives: only it knows who is here.
+    """
+    if not desk.is_led(paths):
+        trouble.remedy = (
+            f"{trouble.remedy}; " if trouble.remedy else ""
+        ) + "a message to one session (--to NAME) needs no hub"
+        raise trouble
+    done = desk.leave(paths, letter.line, letter.sender, letter.message_id)
+    waits = "" if done else "; the hub has not taken the message from its inbox yet"
+    return Outcome(
+        status="spooled_offline",
+        state="stored" if done else None,
+        reason=trouble.text + waits,
+        cause=str(trouble.details.get("cause") or trouble.code.lower()),
+    )

@@ -15,6 +15,7 @@ from intercom.core.effects import (
     Admit,
     Answer,
     Close,
+    Drop,
     Effect,
     EnrolSession,
     Note,
@@ -24,15 +25,46 @@ from intercom.core.feeds import Feed
 from intercom.core.roster import Roster
 from intercom.core.routing import feed_news
 from intercom.core.session import Link
-from intercom.messages import FEATURES, Fault, Register, Welcome
+from intercom.messages import FEATURES, Auth, Fault, Message, Register, Welcome
 from intercom.names import ANONYMOUS, check_session
+
+#: A TCP connection shows the channel's key within this many seconds.
+KEY_WITHIN_S = 5.0
 
 
 class Admission:
-    """Decides claims and ends them. ``roster`` is shared with the hub."""
+    """Decides claims and ends them.
 
-    def __init__(self, roster: Roster) -> None:
+    :param roster: shared with the hub.
+    :param key: what connections over TCP must show; None lets none of them in.
+    """
+
+    def __init__(self, roster: Roster, key: str | None) -> None:
         self._roster = roster
+        self._key = key
+
+    def unlock(self, link: Link, message: Message) -> list[Effect]:
+        """First line over TCP: the key, or the door."""
+        shown = message.key if isinstance(message, Auth) else None
+        if (
+            shown is not None
+            and self._key is not None
+            and hmac.compare_digest(shown.encode(), self._key.encode())
+        ):
+            link.life.unlock()
+            return []
+        return self.no_key(link)
+
+    def no_key(self, link: Link) -> list[Effect]:
+        """Nothing more is read from a stranger: a web page's request executes nothing."""
+        text = "the first line must be of type auth and carry the channel's key"
+        fault = Fault(None, "UNAUTHORIZED", text)
+        link.life.refuse(fault)
+        return [
+            Answer(link.number, fault),
+            Drop(link.number, "no key"),
+            Note("unauthorized", {"connection": link.number}),
+        ]
 
     def claim(self, link: Link, register: Register) -> list[Effect]:
         """A line claims an id for ``link``; its decoder has checked the id's grammar."""

@@ -6,24 +6,24 @@ knows a dialect, a file or a clock.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Sequence
 
 from zope.interface import implementer
 
-from intercom.core.admission import Admission, who
+from intercom.core.admission import KEY_WITHIN_S, Admission, who
 from intercom.core.deliveries import Deliveries
+from intercom.core.desk import Desk
 from intercom.core.effects import (
     Answer,
     Close,
     CommitPosition,
-    Drop,
     Effect,
     Note,
     Push,
 )
+from intercom.core.liveness import keep_alive
 from intercom.core.roster import Roster
-from intercom.core.routing import Digest, Identify, Routing, feed_news
+from intercom.core.routing import Digest, Identify, Notice, Routing, feed_news
 from intercom.core.session import Link, open_link
 from intercom.errors import IntercomError
 from intercom.interfaces import IRouter
@@ -42,15 +42,8 @@ from intercom.messages import (
     Unknown,
     Unregister,
 )
-from intercom.names import ANONYMOUS
-from intercom.records import Appeared, Batch, Refused, Written
-
-#: A connection silent for this long is asked whether it is there ...
-PING_AFTER_S = 30.0
-#: ... and one that asked for heartbeats and stays silent for this long is gone.
-SILENT_AFTER_S = 90.0
-#: A TCP connection shows the channel's key within this time.
-KEY_WITHIN_S = 5.0
+from intercom.names import ANONYMOUS, HUB, RESERVED
+from intercom.records import Appeared, Batch, Position, Refused, Written
 
 
 @implementer(IRouter)
@@ -60,19 +53,24 @@ class HubCore:
     :param durability: level asked of the spool for every message.
     :param digest: hashes a message's content (``wire.envelope.digest``).
     :param identify: reads sender, id and hash of a stored line (``wire.envelope.identify``).
+    :param notice: writes a message of the hub's own (``wire.notices.NoticeWriter``).
     :param key: what TCP connections must show first; None lets none of them in.
     """
 
     def __init__(
-        self, durability: str, digest: Digest, identify: Identify, key: str | None = None
+        self,
+        durability: str,
+        digest: Digest,
+        identify: Identify,
+        notice: Notice,
+        key: str | None = None,
     ) -> None:
-        self._key = key
         self._links: dict[int, Link] = {}
         self._roster = Roster()
         self._deliveries = Deliveries()
-        self._admission = Admission(self._roster)
+        self._admission = Admission(self._roster, key)
         self._routing = Routing(
-            self._links, self._roster, self._deliveries, durability, digest, identify
+            self._links, self._roster, self._deliveries, durability, digest, identify, notice
         )
         self._closing: Fault | None = None
         self._verbs: dict[type, Callable[[Link, object, float], list[Effect]]] = {
@@ -180,7 +178,7 @@ class HubCore:
                 Note("unheard", {"connection": link.number, "code": link.fault.code}),
             ]
         if state == "locked":
-            return self._unlock(link, message)
+            return self._admission.unlock(link, message)
         if self._closing is not None and isinstance(message, Register) and message.features:
             fault = _addressed(self._closing, link, message.id)
             return self._admission.refuse(link, fault, now)
@@ -191,34 +189,13 @@ class HubCore:
             return [self._fault(link, "NOT_REGISTERED", text, message.id)]
         if isinstance(message, Auth):
             return []  # a key where none is needed does no harm and claims nothing
+        if isinstance(message, ListSessions) and message.speaker is None:
+            return self._list(link, message, now)  # whoever only wants to look in is nobody
         # Any first line registers, as the original hub has it.
         effects = self._admission.claim(link, Register(message.id, message.speaker))
         if link.fault is None:
             link.waiting.append(message)
         return effects
-
-    def _unlock(self, link: Link, message: Message) -> list[Effect]:
-        """First line over TCP: the key, or the door."""
-        shown = message.key if isinstance(message, Auth) else None
-        if (
-            shown is not None
-            and self._key is not None
-            and hmac.compare_digest(shown.encode(), self._key.encode())
-        ):
-            link.life.unlock()
-            return []
-        return self._no_key(link)
-
-    def _no_key(self, link: Link) -> list[Effect]:
-        """Nothing more is read from a stranger: a web page's request executes nothing."""
-        text = "the first line must be of type auth and carry the channel's key"
-        fault = Fault(None, "UNAUTHORIZED", text)
-        link.life.refuse(fault)
-        return [
-            Answer(link.number, fault),
-            Drop(link.number, "no key"),
-            Note("unauthorized", {"connection": link.number}),
-        ]
 
     def garbled(self, connection: int, error: IntercomError, now: float) -> list[Effect]:
         """See :meth:`IRouter.garbled`."""
@@ -227,7 +204,7 @@ class HubCore:
             return []
         link.heard = now
         if link.life.state() == "locked":
-            return self._no_key(link)
+            return self._admission.no_key(link)
         message_id = getattr(error, "message_id", None)
         if link.fault is not None:
             return [Answer(connection, _addressed(link.fault, link, message_id))]
@@ -290,6 +267,8 @@ class HubCore:
     def seen(self, sessions: dict[str, float | None], now: float) -> list[Effect]:
         """See :meth:`IRouter.seen`."""
         for session, age in sessions.items():
+            if session in RESERVED:
+                continue  # our own inbox
             self._roster.saw(session, None if age is None else now - age)
         return []
 
@@ -323,6 +302,35 @@ class HubCore:
             return []
         return [self._fault(link, error.code, error.text, message_id)]
 
+    # -- the hub's own inbox
+
+    def open_desk(self, connection: int, now: float) -> list[Effect]:
+        """See :meth:`IRouter.open_desk`."""
+        desk = self._routing.desk = Desk(connection, now)
+        self._links[connection] = desk.link
+        return feed_news(desk.link)
+
+    def filed(self, message: Message, now: float) -> list[Effect]:
+        """See :meth:`IRouter.filed`."""
+        if isinstance(message, Envelope):
+            return self._routing.file(message, now)
+        if message.speaker is None or message.id is None:
+            return []
+        text = f"a line of type {type(message).__name__} cannot be left in the hub's inbox"
+        return self._routing.notify(message.speaker, text, message.id, "UNKNOWN_TYPE", now)
+
+    def misfiled(
+        self, sender: str, message_id: str, error: IntercomError, now: float
+    ) -> list[Effect]:
+        """See :meth:`IRouter.misfiled`."""
+        text = f"your message {message_id} was refused: {error.text}"
+        return self._routing.notify(sender, text, message_id, error.code, now)
+
+    def desk_read(self, position: Position, now: float) -> list[Effect]:
+        """See :meth:`IRouter.desk_read`."""
+        desk = self._routing.desk
+        return [] if desk is None else desk.handled(position)
+
     # -- flow and time
 
     def paused(self, connection: int, now: float) -> list[Effect]:
@@ -351,27 +359,14 @@ class HubCore:
         for link in list(self._links.values()):
             if link.session is None:
                 if link.life.state() == "locked" and now - link.opened >= KEY_WITHIN_S:
-                    effects += self._no_key(link)
+                    effects += self._admission.no_key(link)
                 continue
-            effects += self._keep_alive(link, now)
+            if link.session != HUB:
+                effects += keep_alive(link, now)
             if link.feed is not None:
                 link.feed.retry()
                 effects += feed_news(link)
         return effects
-
-    def _keep_alive(self, link: Link, now: float) -> list[Effect]:
-        """Ask a silent peer whether it is there; drop one that promised to answer."""
-        silent = now - link.heard
-        if silent >= SILENT_AFTER_S and "heartbeat" in link.features:
-            return [
-                Drop(link.number, "silent"),
-                Note("silent", {"session": link.session, "connection": link.number}),
-            ]
-        if silent < PING_AFTER_S or now - link.pinged < PING_AFTER_S:
-            return []
-        link.pinged = now
-        link.asked = True
-        return [Answer(link.number, Beat(link.session))]
 
     def closing(self, now: float) -> list[Effect]:
         """See :meth:`IRouter.closing`.

@@ -7,20 +7,24 @@ Persist first, then speak: a push follows ``written``, a receipt follows
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from intercom.core.deliveries import Deliveries, Delivery, message_key
+from intercom.core.desk import Desk
 from intercom.core.effects import Answer, AppendEntry, Effect, Push, ReadInbox
 from intercom.core.feeds import READ_LIMIT
 from intercom.core.roster import Roster
 from intercom.core.session import Link
 from intercom.messages import Cursor, Envelope, Fault, Receipt
-from intercom.names import EVERYONE
+from intercom.names import ANONYMOUS, EVERYONE, HUB
 from intercom.records import Appeared, Entry, Record, Refused, Written
 
 #: Reads a stored line: sender, id and content hash, or None if it is no message.
 Identify = Callable[[bytes], tuple[str, str, bytes] | None]
 #: Hashes a message's content: type, recipient, reply_to, payload bytes.
 Digest = Callable[[str, str, str | None, bytes], bytes]
+#: Writes a chat from the hub: recipient, text, what it is about (its id), further payload.
+Notice = Callable[[str, str, str, dict[str, Any]], Envelope]
 
 
 class Routing:
@@ -28,6 +32,7 @@ class Routing:
 
     :param links: connections by number.
     :param durability: the channel's level, one of :data:`intercom.records.LEVELS`.
+    :ivar desk: the hub's own inbox, once it is open.
     """
 
     def __init__(
@@ -38,6 +43,7 @@ class Routing:
         durability: str,
         digest: Digest,
         identify: Identify,
+        notice: Notice,
     ) -> None:
         self._links = links
         self._roster = roster
@@ -45,22 +51,25 @@ class Routing:
         self._durability = durability
         self._digest = digest
         self._identify = identify
+        self._notice = notice
+        self.desk: Desk | None = None
 
     # -- a message comes in
 
     def submit(self, link: Link, message: Envelope, now: float) -> list[Effect]:
         """A registered connection sends a message."""
-        sender = link.session
-        assert sender is not None
+        assert link.session is not None
+        return self.route(link.number, link.session, message, now)
+
+    def route(self, link: int, sender: str, message: Envelope, now: float) -> list[Effect]:
+        """Send ``sender``'s message; connection ``link`` is told what becomes of it."""
         digest = self._digest("chat", message.to_session, message.reply_to, message.payload)
         before = self._deliveries.recall(message_key(sender, message.id))
         if before is not None:
-            return self._again(link, message, digest, before)
+            return self._again(link, sender, message, digest, before, now)
         direct = message.to_session not in EVERYONE
         targets = [message.to_session] if direct else self._roster.audience(sender, now)
-        delivery = Delivery(
-            link.number, sender, message.id, message.to_session, digest, len(targets), now
-        )
+        delivery = Delivery(link, sender, message.id, message.to_session, digest, len(targets), now)
         tickets = self._deliveries.begin(delivery)
         if not targets:
             return self._conclude(delivery, now)
@@ -82,10 +91,10 @@ class Routing:
             for ticket, target in zip(tickets, targets, strict=True)
         ]
         if self._durability == "memory" and not strangers:
-            effects += self._tell_early(delivery, targets)
+            effects += self._tell_early(delivery, targets, now)
         return effects
 
-    def _tell_early(self, delivery: Delivery, targets: Sequence[str]) -> list[Effect]:
+    def _tell_early(self, delivery: Delivery, targets: Sequence[str], now: float) -> list[Effect]:
         """At level ``memory`` the sender is told as soon as its message is understood."""
         delivery.early = True
         holders = [self._roster.holder(name) for name in targets]
@@ -98,14 +107,16 @@ class Routing:
             recipients=len(targets),
             live=live,
         )
-        return self._tell(delivery.link, receipt)
+        return self._tell(delivery.link, receipt, now)
 
     def _again(
         self,
-        link: Link,
+        link: int,
+        sender: str,
         message: Envelope,
         digest: bytes,
         before: Delivery | tuple[float, bytes, Receipt],
+        now: float,
     ) -> list[Effect]:
         """The id was used before: the same content gets the same answer, other content none."""
         known = before.digest if isinstance(before, Delivery) else before[1]
@@ -115,17 +126,17 @@ class Routing:
                 f"minutes; send this one under a new id"
             )
             refusal = Receipt(
-                session=link.session or "",
+                session=sender,
                 message_id=message.id,
                 state="refused",
                 code="MESSAGE_ID_REUSE",
                 text=text,
             )
-            return self._tell(link.number, refusal)
+            return self._tell(link, refusal, now)
         if isinstance(before, Delivery):
-            before.also.append((link.number, message.id))
+            before.also.append((link, message.id))
             return []
-        return self._tell(link.number, before[2])
+        return self._tell(link, before[2], now)
 
     # -- the spool reports
 
@@ -135,7 +146,7 @@ class Routing:
         touched: dict[int, Link] = {}
         for outcome in outcomes:
             if isinstance(outcome, Written):
-                holder = self._roster.holder(outcome.inbox)
+                holder = self._receiver(outcome.inbox)
                 delivery = self._deliveries.of(outcome.ticket)
                 if delivery is not None:
                     self._note_written(delivery, outcome, holder)
@@ -149,6 +160,12 @@ class Routing:
         for link in touched.values():
             effects += feed_news(link)
         return effects
+
+    def _receiver(self, inbox: str) -> Link | None:
+        """The connection that an inbox is pushed to."""
+        if inbox == HUB:
+            return None if self.desk is None else self.desk.link
+        return self._roster.holder(inbox)
 
     def _note_written(self, delivery: Delivery, outcome: Written, holder: Link | None) -> None:
         """Gather what the receipt will say."""
@@ -170,11 +187,12 @@ class Routing:
         self, appeared: Appeared, effects: list[Effect], touched: dict[int, Link], now: float
     ) -> None:
         """Others appended to an inbox: push their lines too, each message once."""
-        holder = self._roster.holder(appeared.inbox)
+        holder = self._receiver(appeared.inbox)
         news = []
         for record in appeared.records:
-            identity = self._identify(record.line)
-            fresh = identity is not None
+            # What lies in our own inbox was sent to nobody yet: its id is not spent.
+            identity = None if appeared.inbox == HUB else self._identify(record.line)
+            fresh = identity is not None or appeared.inbox == HUB
             if identity is not None:
                 key = message_key(identity[0], identity[1])
                 fresh = self._deliveries.recall(key) is None
@@ -209,15 +227,41 @@ class Routing:
     def _conclude(self, delivery: Delivery, now: float) -> list[Effect]:
         """The last word about a message, to its sender and to whoever sent it again meanwhile."""
         receipt = self._deliveries.conclude(delivery, self._durability, now)
-        effects = [] if delivery.early else self._tell(delivery.link, receipt)
+        effects = [] if delivery.early else self._tell(delivery.link, receipt, now)
         again = self._deliveries.recall(delivery.key)
         for number, _message_id in delivery.also:
             repeated = receipt if again is None or isinstance(again, Delivery) else again[2]
-            effects += self._tell(number, repeated)
+            effects += self._tell(number, repeated, now)
         return effects
 
-    def _tell(self, number: int, receipt: Receipt) -> list[Effect]:
+    # -- the hub's own inbox
+
+    def file(self, message: Envelope, now: float) -> list[Effect]:
+        """Send a message on that was left in the hub's inbox."""
+        assert self.desk is not None
+        self.desk.open += 1
+        sender = message.speaker or ANONYMOUS
+        return self.route(self.desk.link.number, sender, message, now)
+
+    def notify(self, to: str, text: str, about: str, code: str, now: float) -> list[Effect]:
+        """Put a notice into somebody's inbox; nobody is told what becomes of it."""
+        return self.route(0, HUB, self._notice(to, text, about, {"code": code}), now)
+
+    def _filed(self, desk: Desk, receipt: Receipt, now: float) -> list[Effect]:
+        """The last word about a message of the hub's inbox was heard."""
+        desk.open -= 1
+        effects: list[Effect] = []
+        if receipt.state == "refused":
+            text = f"your message {receipt.message_id} was refused: {receipt.text}"
+            effects = self.notify(receipt.session, text, receipt.message_id, receipt.code, now)
+        return effects + desk.news()
+
+    # -- who is told
+
+    def _tell(self, number: int, receipt: Receipt, now: float) -> list[Effect]:
         """Say a receipt to who asked for receipts; a refusal to everybody, as an error."""
+        if self.desk is not None and number == self.desk.link.number:
+            return self._filed(self.desk, receipt, now)
         link = self._links.get(number)
         if link is None:
             return []

@@ -19,11 +19,13 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from intercom.core import effects as fx
-from intercom.errors import IntercomError
+from intercom.errors import IntercomError, ProtocolError
 from intercom.hub.turn import TurnEnd
 from intercom.interfaces import IHub, IPeer, IRegistry, IRouter, ISpool, ISpoolListener
-from intercom.messages import Fault, Message
+from intercom.messages import Cursor, Fault, Message
+from intercom.names import RESERVED
 from intercom.records import Appeared, Entry, Refused, Written
+from intercom.wire.envelope import identify
 
 #: How often the core is told that time has passed, seconds.
 TICK_S = 1.0
@@ -41,6 +43,8 @@ class Hub:
     :param spool: where messages are kept; this opens and closes it.
     :param registry: who is live, and tokens.
     :param clock: times and timers, monotonic.
+    :param decode: reads a line that was left in the hub's own inbox (an NDJSON
+        ``Decoder.decode``); None leaves that inbox alone.
     :param leave: called with a reason when the hub can no longer keep its promises.
     """
 
@@ -53,15 +57,18 @@ class Hub:
         registry: IRegistry,
         clock: IReactorTime,
         leave: Callable[[str], None] | None = None,
+        decode: Callable[[bytes], Message] | None = None,
     ) -> None:
         self.clock = clock
         self._core = core
         self._spool = spool
         self._registry = registry
         self._leave = leave
+        self._decode = decode
         self._turn = TurnEnd(clock)
         self._peers: dict[int, IPeer] = {}
         self._last = 0
+        self._desk: int | None = None
         self._empty_since = clock.seconds()
         self._publish: tuple[str, ...] | None = None
         self._ticking = LoopingCall(self._tick)
@@ -86,6 +93,10 @@ class Hub:
         await self._registry.publish(())
         self._empty_since = self.clock.seconds()
         self._ticking.start(TICK_S, now=False)
+        if self._decode is not None:
+            self._last += 1
+            self._desk = self._last
+            self._feed(self._core.open_desk, self._desk)
 
     def start(self) -> Deferred[None]:
         """Open the spool, publish that nobody is here yet, begin to tick."""
@@ -240,11 +251,26 @@ class Hub:
         peer = self._peers.get(effect.connection)
         if peer is not None:
             peer.push(effect.line)
+        elif effect.connection == self._desk:
+            self._take_in(effect.line)
 
     def _answer(self, effect: fx.Answer) -> None:
         peer = self._peers.get(effect.connection)
         if peer is not None:
             peer.answer(effect.reply)
+        elif effect.connection == self._desk and isinstance(effect.reply, Cursor):
+            self._feed(self._core.desk_read, effect.reply.position)
+
+    def _take_in(self, line: bytes) -> None:
+        """Handle a line that somebody left in the hub's own inbox."""
+        assert self._decode is not None
+        try:
+            self._feed(self._core.filed, self._decode(line))
+        except ProtocolError as error:
+            self._log.warn("a line in the hub's inbox is refused: {code}", code=error.code)
+            found = identify(line)
+            if found is not None and found.sender not in RESERVED:
+                self._feed(self._core.misfiled, found.sender, found.message_id, error)
 
     def _admit(self, effect: fx.Admit) -> None:
         peer = self._peers.get(effect.connection)

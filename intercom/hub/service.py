@@ -44,6 +44,7 @@ from intercom.spool.threaded import ThreadedSpool
 from intercom.spool.worker import ThreadWorker
 from intercom.wire.envelope import digest, format_id, format_timestamp, identify
 from intercom.wire.ndjson import Decoder, Encoder
+from intercom.wire.notices import NoticeWriter
 
 #: How often a hub looks whether its lock and its socket file are still its own.
 CHECK_S = 1.0
@@ -84,17 +85,25 @@ def assemble(
         return format_timestamp(time.time())
 
     worker = ThreadWorker(reactor, "intercom-registry")
+    decoder = Decoder(paths.name, new_id, timestamp)
+    notice = NoticeWriter(paths.name, new_id, timestamp)
     hub = Hub(
-        HubCore(settings.durability, digest, identify, key),
+        HubCore(settings.durability, digest, identify, notice, key),
         ThreadedSpool(reactor, paths),
         FileRegistry(worker, paths, os.getpid(), time.time),
         reactor,
         leave,
+        lambda line: decoder.decode(line, None),
     )
-    who = {"pid": os.getpid(), "version": __version__}
-    factory = HubFactory(
-        hub, Decoder(paths.name, new_id, timestamp), Encoder(paths.name, new_id, timestamp, who)
-    )
+    who = {
+        "pid": os.getpid(),
+        "version": __version__,
+        "started": time.time(),
+        "durability": settings.durability,
+        "idle_exit": settings.idle_exit,
+        "listen": settings.listen,
+    }
+    factory = HubFactory(hub, decoder, Encoder(paths.name, new_id, timestamp, who))
     return HubParts(hub, factory, worker)
 
 

@@ -35,6 +35,7 @@ from intercom.messages import (
 from intercom.names import EVERYONE
 from intercom.records import Appeared, Batch, Entry, Position, Record, Refused, Written
 from intercom.wire import envelope
+from intercom.wire.notices import NoticeWriter
 
 
 @implementer(IRouter)
@@ -91,7 +92,7 @@ class PlainRouter:
         if (name, message.id) in self.seen_ids:
             receipt = Receipt(name, message.id, "stored", recipients=1, duplicate=True)
             return [fx.Answer(connection, receipt)]
-        others = sorted(n for n in self.names.values() if n and n != name)
+        others = sorted(n for n in self.names.values() if n and n not in (name, "hub"))
         effects: list[fx.Effect] = []
         for target in others if message.to_session in EVERYONE else [message.to_session]:
             ticket = len(self.seen_ids) * 100 + len(effects) + 1
@@ -166,6 +167,22 @@ class PlainRouter:
     def seen(self, sessions: dict[str, float | None], now: float) -> list[fx.Effect]:
         return []
 
+    def open_desk(self, connection: int, now: float) -> list[fx.Effect]:
+        self.names[connection] = "hub"
+        return []
+
+    def filed(self, message: Message, now: float) -> list[fx.Effect]:
+        assert isinstance(message, Envelope)
+        return self._route(0, str(message.speaker), message)
+
+    def misfiled(
+        self, sender: str, message_id: str, error: IntercomError, now: float
+    ) -> list[fx.Effect]:
+        return self._route(0, "hub", _notice(sender, error.text, message_id, {}))
+
+    def desk_read(self, position: Position, now: float) -> list[fx.Effect]:
+        return []
+
     def tick(self, now: float) -> list[fx.Effect]:
         return []
 
@@ -173,10 +190,13 @@ class PlainRouter:
         return [fx.Close(number) for number in self.names]
 
 
+_notice = NoticeWriter("test", lambda: "notice", lambda: "now")
+
+
 @pytest.fixture(params=["core", "plain"])
 def router(request: pytest.FixtureRequest) -> Any:
     if request.param == "core":
-        return HubCore("disk", envelope.digest, envelope.identify)
+        return HubCore("disk", envelope.digest, envelope.identify, _notice)
     return PlainRouter()
 
 
@@ -289,6 +309,16 @@ def test_connections_that_are_gone_are_ignored(router: Any) -> None:
     assert router.drained(9, 0.0) == []
     assert router.seen({}, 0.0) == []
     assert router.tick(0.0) == []
+
+
+def test_what_was_left_in_the_hubs_inbox_is_sent_on(router: Any) -> None:
+    router.open_desk(9, 0.0)
+    join(router, 1, "ada")
+    join(router, 2, "bob")
+    assert [e.inbox for e in entries(router.filed(chat("m", "*", "ada"), 1.0))] == ["bob"]
+    error = ProtocolError("too long", code="LINE_TOO_LONG")
+    (notice,) = entries(router.misfiled("ada", "m2", error, 1.0))
+    assert (notice.inbox, notice.sender) == ("ada", "hub")
 
 
 def test_closing_closes_every_connection(router: Any) -> None:

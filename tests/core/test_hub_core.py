@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,13 +31,16 @@ from intercom.messages import (
 )
 from intercom.records import Appeared, Batch, Position, Record, Refused, Written
 from intercom.wire import envelope as wire
+from intercom.wire.notices import NoticeWriter
 
 
 class Scene:
     """A core and the little that a shell would do for it, step by step."""
 
     def __init__(self, durability: str = "disk", key: str | None = None) -> None:
-        self.core = HubCore(durability, wire.digest, wire.identify, key)
+        self.notices = itertools.count(1)
+        notice = NoticeWriter("c", lambda: f"notice-{next(self.notices)}", lambda: "now")
+        self.core = HubCore(durability, wire.digest, wire.identify, notice, key)
         self.now = 1000.0
         self.tokens: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
@@ -729,6 +734,90 @@ def test_a_commit_that_the_spool_refuses_is_told() -> None:
     error = SpoolError("old generation", code="STALE_POSITION")
     fault = one(scene.core.commit_refused(bob, error, "a", scene.now), fx.Answer, bob, Fault)
     assert (fault.code, fault.reply_to) == ("STALE_POSITION", "a")
+
+
+# -- the hub's own inbox
+
+
+def open_desk(scene: Scene, lines: list[bytes]) -> int:
+    """Open the hub's inbox with some lines in it; returns the desk's connection."""
+    desk = scene.connect()
+    read = kinds(scene.core.open_desk(desk, scene.now), fx.ReadInbox)[0]
+    assert (read.inbox, read.start) == ("hub", None)
+    told = scene.core.inbox_read(desk, batch(scene, "hub", lines), scene.now)
+    assert pushes(told, desk) == lines
+    return desk
+
+
+def test_a_broadcast_left_in_the_hubs_inbox_goes_to_everybody_and_then_counts_as_read() -> None:
+    scene = Scene()
+    bob = scene.join("bob")
+    left = chat("ada", "*")
+    desk = open_desk(scene, [left.line])
+    effects = scene.core.filed(left, scene.now)
+    assert [e.entry.inbox for e in kinds(effects, fx.AppendEntry)] == ["bob"]
+    end = Position(1, scene.sizes["hub"])
+    assert scene.core.desk_read(end, scene.now) == []  # not safe yet
+    assert len(pushes(scene.write(effects), bob)) == 1
+    assert scene.store(effects) == [fx.CommitPosition(desk, "hub", end, None)]
+
+
+def test_what_is_left_in_the_hubs_inbox_later_is_read_at_once() -> None:
+    scene = Scene()
+    desk = open_desk(scene, [])
+    left = chat("ada", "*")
+    told = scene.core.written([Appeared("hub", 1, [scene.grow("hub", left.line)])], scene.now)
+    assert pushes(told, desk) == [left.line]
+    scene.core.filed(left, scene.now)
+    end = Position(1, scene.sizes["hub"])
+    assert kinds(scene.core.desk_read(end, scene.now), fx.CommitPosition)  # to nobody: done
+
+
+def test_a_refusal_of_what_was_left_there_is_a_notice_in_its_senders_inbox() -> None:
+    scene = Scene()
+    left = chat("ada", "nobody", "m7", strict=True)
+    open_desk(scene, [left.line])
+    entry = kinds(scene.core.filed(left, scene.now), fx.AppendEntry)[0].entry
+    refused = Refused(entry.ticket, "nobody", "TARGET_NOT_FOUND", "no such name")
+    (notice,) = kinds(scene.core.written([refused], scene.now), fx.AppendEntry)
+    line = json.loads(notice.entry.line)
+    assert (notice.entry.inbox, line["from_session"], line["type"]) == ("ada", "hub", "chat")
+    assert (line["reply_to"], line["payload"]["notice"]) == ("m7", {"code": "TARGET_NOT_FOUND"})
+
+
+def test_what_cannot_be_understood_there_is_answered_with_a_notice_too() -> None:
+    scene = Scene()
+    open_desk(scene, [])
+    error = ProtocolError("wrong channel", code="CHANNEL_MISMATCH")
+    (notice,) = kinds(scene.core.misfiled("ada", "m", error, scene.now), fx.AppendEntry)
+    assert "wrong channel" in json.loads(notice.entry.line)["payload"]["text"]
+    (notice,) = kinds(scene.core.filed(ListSessions("l", "ada"), scene.now), fx.AppendEntry)
+    assert json.loads(notice.entry.line)["payload"]["notice"]["code"] == "UNKNOWN_TYPE"
+
+
+def test_the_same_message_by_file_and_by_socket_is_sent_once() -> None:
+    scene = Scene()
+    ada = scene.join("ada", "receipts")
+    scene.join("bob")
+    left = chat("ada", "*")
+    effects = scene.say(ada, left)
+    scene.write(effects)
+    scene.store(effects)
+    desk = open_desk(scene, [left.line])
+    assert kinds(scene.core.filed(left, scene.now), fx.AppendEntry) == []
+    done = scene.core.desk_read(Position(1, scene.sizes["hub"]), scene.now)
+    assert [e.connection for e in kinds(done, fx.CommitPosition)] == [desk]
+
+
+def test_the_hub_itself_is_no_session() -> None:
+    scene = Scene()
+    open_desk(scene, [])
+    ada = scene.join("ada")
+    scene.core.seen({"hub": 1.0}, scene.now)
+    listing = one(scene.say(ada, ListSessions("l")), fx.Answer, ada, Sessions)
+    assert ([row.session for row in listing.live], listing.absent) == (["ada"], ())
+    assert kinds(scene.say(ada, chat("ada", "*")), fx.AppendEntry) == []
+    assert answers(scene.core.tick(scene.now + 31), 1, Beat) == []
 
 
 # -- time

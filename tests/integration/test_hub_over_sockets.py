@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_twisted
-from intercom.spool.threaded import ThreadedSpool
-from intercom.spool.worker import ThreadWorker
 from twisted.internet import reactor as _reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
@@ -24,8 +22,11 @@ from intercom.hub.patience import listen_unix
 from intercom.hub.registry import FileRegistry
 from intercom.paths import ChannelPaths
 from intercom.spool.files import Inbox
+from intercom.spool.threaded import ThreadedSpool
+from intercom.spool.worker import ThreadWorker
 from intercom.wire import envelope
 from intercom.wire.ndjson import Decoder, Encoder
+from intercom.wire.notices import NoticeWriter
 
 reactor: Any = _reactor
 DEADLINE_S = 20.0
@@ -39,11 +40,19 @@ class Running:
         self.paths.prepare()
         self.worker = ThreadWorker(reactor, "registry")
         registry = FileRegistry(self.worker, self.paths, os.getpid(), time.time)
-        core = HubCore("disk", envelope.digest, envelope.identify)
-        self.hub = Hub(core, ThreadedSpool(reactor, self.paths), registry, reactor)
+        notice = NoticeWriter("test", self.new_id, self.now)
+        core = HubCore("disk", envelope.digest, envelope.identify, notice)
+        decoder = Decoder("test", self.new_id, self.now)
+        self.hub = Hub(
+            core,
+            ThreadedSpool(reactor, self.paths),
+            registry,
+            reactor,
+            decode=lambda line: decoder.decode(line, None),
+        )
         factory = HubFactory(
             self.hub,
-            Decoder("test", self.new_id, self.now),
+            decoder,
             Encoder("test", self.new_id, self.now, {"pid": os.getpid(), "version": "t"}),
         )
         self.port: Any = listen_unix(reactor, self.paths.socket, factory, 100, 0o700)
