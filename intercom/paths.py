@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 
 from intercom.names import channel_name, file_name
@@ -27,13 +27,12 @@ MAX_SOCKET_PATH = 103
 SHARED_DEFAULT = "/tmp/agy-ipc"  # noqa: S108  checked for owner, mode and links before use
 
 
-def base_directory(option: str | None, environ: Mapping[str, str]) -> str:
-    """The directory that holds channels: option, ``$INTERCOM_DIR``, ``$AGY_IPC_DIR``, default.
+def base_directory(chosen: str | None) -> str:
+    """The directory that holds channels: the one that was chosen, or the default.
 
     The default is ``/tmp/agy-ipc`` where that is absent or a real directory of
     ours, else ``/tmp/agy-ipc-<uid>``. Nothing is made or checked further here.
     """
-    chosen = option or environ.get("INTERCOM_DIR") or environ.get("AGY_IPC_DIR")
     if chosen:
         return os.path.abspath(os.path.expanduser(chosen))
     try:
@@ -53,28 +52,34 @@ def file_level(path: str, mounts: str = "/proc/self/mountinfo") -> str:
     A memory file system forgets everything with the power, and so does a ``/tmp`` that
     the system empties at boot; a sync there promises nothing.
     """
+    return "process" if forgetful(path, mounts) else "disk"
+
+
+def forgetful(path: str, mounts: str = "/proc/self/mountinfo") -> str:
+    """Why files at ``path`` do not survive a restart of the machine; empty where they do."""
     real = os.path.realpath(path)
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.readlines()
     except OSError:
-        return "disk"  # no /proc: nothing better is known
+        return ""  # no /proc: nothing better is known
     best, kind = "", ""
     for line in lines:
         left, _, right = line.partition(" - ")
-        point = left.split()[4].encode().decode("unicode_escape")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), left.split()[4])
         inside = real == point or real.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):
             best, kind = point, right.split()[0]
-    if kind in ("tmpfs", "ramfs") or _emptied_at_boot(real):
-        return "process"
-    return "disk"
+    if kind in ("tmpfs", "ramfs"):
+        return f"{best} is a file system in memory ({kind})"
+    rule = _emptied_at_boot(real)
+    return f"the system empties /tmp when it starts ({rule})" if rule else ""
 
 
-def _emptied_at_boot(real: str) -> bool:
-    """Whether systemd-tmpfiles removes what is under ``/tmp`` at boot (type ``D``)."""
+def _emptied_at_boot(real: str) -> str:
+    """By which file systemd-tmpfiles removes at boot (type ``D``) what is under ``/tmp``."""
     if not real.startswith("/tmp/") or not os.path.isdir("/run/systemd/system"):  # noqa: S108
-        return False
+        return ""
     files: dict[str, Path] = {}
     for directory in ("/usr/lib/tmpfiles.d", "/run/tmpfiles.d", "/etc/tmpfiles.d"):
         for found in sorted(Path(directory).glob("*.conf")):
@@ -87,8 +92,8 @@ def _emptied_at_boot(real: str) -> bool:
         for line in text.splitlines():
             words = line.split()
             if len(words) >= 2 and words[0][:1] == "D" and words[1].rstrip("/") == "/tmp":  # noqa: S108
-                return True
-    return False
+                return str(found)
+    return ""
 
 
 class ChannelPaths:
@@ -149,6 +154,11 @@ class ChannelPaths:
         return self.file("hub.log")
 
     @property
+    def settings(self) -> str:
+        """The channel's settings, and the format of its files."""
+        return self.file("channel.json")
+
+    @property
     def key(self) -> str:
         """The channel's key, which TCP clients must show."""
         return self.file("channel.key")
@@ -173,3 +183,7 @@ class ChannelPaths:
     def token(self, session: str) -> str:
         """A session's secret."""
         return self.file(f"token_{file_name(session)}")
+
+    def claim(self, session: str) -> str:
+        """Which project has a session's name; locked by whoever uses it."""
+        return self.file(f"name_{file_name(session)}.json")

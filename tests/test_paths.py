@@ -12,11 +12,12 @@ from intercom import paths
 from intercom.errors import CannotCreate, UnsafePlace
 
 
-def test_the_directory_is_chosen_by_option_then_environment() -> None:
-    environ = {"INTERCOM_DIR": "/i", "AGY_IPC_DIR": "/a"}
-    assert paths.base_directory("/o", environ) == "/o"
-    assert paths.base_directory(None, environ) == "/i"
-    assert paths.base_directory(None, {"AGY_IPC_DIR": "/a"}) == "/a"
+def test_the_directory_that_is_chosen_is_made_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.chdir("/usr")
+    assert paths.base_directory("/o") == "/o"
+    assert paths.base_directory("lib/../lib") == "/usr/lib"
+    assert paths.base_directory("~/here") == "/home/me/here"
 
 
 def test_the_default_is_shared_with_the_original_programs_if_it_is_ours(
@@ -25,15 +26,15 @@ def test_the_default_is_shared_with_the_original_programs_if_it_is_ours(
     shared = tmp_path / "agy-ipc"
     monkeypatch.setattr(paths, "SHARED_DEFAULT", str(shared))
     own = f"{shared}-{os.geteuid()}"
-    assert paths.base_directory(None, {}) == str(shared)  # absent
+    assert paths.base_directory(None) == str(shared)  # absent
     shared.mkdir()
-    assert paths.base_directory(None, {}) == str(shared)  # ours
+    assert paths.base_directory(None) == str(shared)  # ours
     shared.rmdir()
     shared.symlink_to(tmp_path)
-    assert paths.base_directory(None, {}) == own
+    assert paths.base_directory(None) == own
     shared.unlink()
     shared.write_text("")
-    assert paths.base_directory(None, {}) == own
+    assert paths.base_directory(None) == own
 
 
 def test_a_channel_is_made_private_whatever_the_umask(tmp_path: Path) -> None:
