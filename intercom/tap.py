@@ -22,12 +22,14 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from twisted.application.service import IService
 from twisted.python import usage
 
-from intercom.election.flock import already_led, is_led
+from intercom.election.locks import already_led, is_led
 from intercom.errors import BadConfig, IntercomError
 from intercom.hub.service import (
     HubService,
@@ -37,12 +39,16 @@ from intercom.hub.service import (
     to_stderr,
     use_monotonic_time,
 )
-from intercom.hub.settings import HubSettings
 from intercom.hub.transports import refuse_occupant
-from intercom.paths import base_directory
+from intercom.paths import ChannelPaths
+from intercom.settings.hub import HubSettings, hub_settings
+from intercom.settings.lookup import Settings
+from intercom.settings.table import SETTINGS
 
 #: What twistd takes where its user names no file; its own name cannot be told from no choice.
 _TWISTD_PIDFILE = "twistd.pid"
+
+Result = TypeVar("Result")
 
 
 class Options(usage.Options):
@@ -53,8 +59,8 @@ class Options(usage.Options):
     optParameters = [  # noqa: N815  Twisted's name
         ["channel", "c", None, "The channel to serve; or INTERCOM_CHANNEL."],
         ["dir", None, None, "Where channels live; or INTERCOM_DIR."],
-        ["durability", None, "disk", "Said to be stored once safe in: memory, process, disk."],
-        ["idle-exit", None, None, "Seconds without any connection after which to end.", float],
+        ["durability", None, None, "Said to be stored once safe in: memory, process, disk."],
+        ["idle-exit", None, None, "Seconds without any connection after which to end; or never."],
     ]
 
     def __init__(self) -> None:
@@ -67,9 +73,11 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         """Make the settings, and let twistd leave nothing in the working directory."""
-        self["settings"] = self._settings()
-        parent = self.parent
-        if parent is None or "nodaemon" not in parent:
+        parent = self.parent if self.parent is not None else {}
+        self["settings"], self["settle"] = self._settings()
+        if parent.get("uid") is None:  # else they are files of a user who we are not yet
+            self["settings"] = _or_give_up(self["settle"], warn=to_stderr)
+        if "nodaemon" not in parent:
             return  # twist never daemonizes and writes no files
         if parent["pidfile"] == _TWISTD_PIDFILE:
             parent["pidfile"] = ""
@@ -77,38 +85,52 @@ class Options(usage.Options):
         if daemonizing and not (parent["logfile"] or parent["logger"] or parent["syslog"]):
             parent["logger"] = "intercom.hub.log.Silence"
         if daemonizing and parent["uid"] is None:
-            _look_ahead(self["settings"])
+            _or_give_up(_look_ahead, self["settings"].paths)
 
-    def _settings(self) -> HubSettings:
-        channel = self["channel"] or os.environ.get("INTERCOM_CHANNEL") or "default"
+    def _settings(self) -> tuple[HubSettings, Callable[..., HubSettings]]:
+        """Which channel this hub is for, and what says how it is to be run.
+
+        :raise UsageError: an option makes no sense.
+        :raise SystemExit: the environment or the user's file does not.
+        """
         try:
-            settings = HubSettings(
-                base=base_directory(self["dir"], os.environ),
-                channel=channel,
-                durability=self["durability"],
-                idle_exit=self["idle-exit"],
-                listen=tuple(self["listen"]),
-            )
+            asked = {key: self._given(key) for key in ("durability", "idle_exit")}
         except BadConfig as error:
             raise usage.UsageError(f"{error.text}; {error.remedy}") from error
-        if settings.paths.name != channel:
-            to_stderr(f"the channel {channel!r} is called {settings.paths.name!r}")
-        return settings
+        asked["listen"] = self["listen"] or None
+        place = Settings(os.environ, {"dir": self["dir"], "channel": self["channel"]})
+        paths, channel = _or_give_up(place.paths), place.value("channel")
+        if paths.name != channel:
+            to_stderr(f"the channel {channel!r} is called {paths.name!r}")
+        settle = partial(hub_settings, paths, asked, os.environ)
+        return HubSettings(paths.base, paths.name), settle
+
+    def _given(self, key: str) -> Any:
+        """The value that an option gives a setting, None if it was left out."""
+        name = key.replace("_", "-")
+        return None if self[name] is None else SETTINGS[key].of_text(self[name], f"--{name}")
 
 
-def _look_ahead(settings: HubSettings) -> None:
-    """Before twistd forks: end with the right status if the daemon could not live.
+def _look_ahead(paths: ChannelPaths) -> None:
+    """Before twistd forks: see what would keep the daemon from living.
 
     A look only; the daemon decides by its election.
 
-    :raise SystemExit: with a message on standard error.
+    :raise IntercomError: it could not live.
     """
-    paths = settings.paths
+    paths.prepare(to_stderr)
+    if is_led(paths):
+        raise already_led(paths)
+    refuse_occupant(paths.socket)
+
+
+def _or_give_up(do: Callable[..., Result], *words: Any, **named: Any) -> Result:
+    """Do something; if that is refused, say why there will be no hub.
+
+    :raise SystemExit: with the status that says so.
+    """
     try:
-        paths.prepare(to_stderr)
-        if is_led(paths):
-            raise already_led(paths)
-        refuse_occupant(paths.socket)
+        return do(*words, **named)
     except IntercomError as error:
         to_stderr(f"{error.text}\n  {error.remedy}" if error.remedy else error.text)
         raise SystemExit(exit_status(error)) from error
@@ -121,7 +143,8 @@ def makeService(options: Options) -> IService:
     use_monotonic_time(reactor)
     parent = options.parent
     daemonizing = parent is not None and not parent.get("nodaemon", True)
-    return HubService(reactor, options["settings"], _leave(reactor, daemonizing))
+    leave = _leave(reactor, daemonizing)
+    return HubService(reactor, options["settings"], leave, settle=options["settle"])
 
 
 def _leave(reactor: Any, daemonizing: bool) -> Leave:

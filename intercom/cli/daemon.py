@@ -6,32 +6,34 @@ Only this command loads Twisted.
 
 from __future__ import annotations
 
+import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import click
 
-from intercom.cli import options
+from intercom.cli import options, output
 from intercom.records import LEVELS
+from intercom.settings.hub import HubSettings, hub_settings
+from intercom.settings.table import SETTINGS
 
-if TYPE_CHECKING:
-    from intercom.hub.settings import HubSettings
+IDLE = SETTINGS["idle_exit"]
 
 
 @click.command
 @click.option(
     "--durability",
     type=click.Choice(LEVELS),
-    default="disk",
-    show_default=True,
-    help="How safe a message is before its sender is told 'stored'.",
+    help="How safe a message is before its sender is told 'stored'; default: disk.",
 )
 @click.option(
     "--idle-exit",
-    type=float,
     metavar="SECONDS",
-    help="End after this time without any connection; without it the hub stays.",
+    help="End after this time without any connection, or never, which is the default.",
 )
+@click.option("--on-demand", is_flag=True, hidden=True)
 @click.option(
     "--listen",
     multiple=True,
@@ -41,21 +43,33 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 def daemon(
-    ctx: click.Context, durability: str, idle_exit: float | None, listen: tuple[str, ...]
+    ctx: click.Context,
+    durability: str | None,
+    idle_exit: str | None,
+    on_demand: bool,
+    listen: tuple[str, ...],
 ) -> int:
     """Run the hub of a channel until SIGTERM, SIGINT or a hang-up; then exit 0.
 
+    What the options say is kept for the channel's later hubs: see intercom config.
     Also 0 if another hub leads the channel already: it is named. 73 if an address,
     file or directory cannot be taken, with the reason.
     """
-    from intercom.hub.settings import HubSettings
-
+    asked = {
+        "durability": durability,
+        "idle_exit": None if idle_exit is None else IDLE.of_text(idle_exit, "--idle-exit"),
+        "listen": list(listen) or None,
+    }
     paths = options.scope(ctx).paths
-    return run(HubSettings(paths.base, paths.name, durability, idle_exit, listen))
+    settle = partial(hub_settings, paths, asked, os.environ, on_demand=on_demand)
+    return run(settle(warn=output.note), settle)
 
 
-def run(settings: HubSettings) -> int:
-    """Run a hub in this process, which is all its own, and return its exit status."""
+def run(settings: HubSettings, settle: Callable[[], HubSettings]) -> int:
+    """Run a hub in this process, which is all its own, and return its exit status.
+
+    :param settle: see :class:`intercom.hub.service.HubService`.
+    """
     from twisted.internet import reactor as _reactor
     from twisted.logger import globalLogBeginner
 
@@ -71,7 +85,7 @@ def run(settings: HubSettings) -> int:
         ended.append(exit_status(error))
         stop_reactor(reactor)
 
-    service = HubService(reactor, settings, leave)
+    service = HubService(reactor, settings, leave, settle=settle)
     reactor.callWhenRunning(service.startService)
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
     # The reactor itself takes SIGTERM and SIGINT; a closed terminal is a request to go, too.

@@ -18,7 +18,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from twisted.application.service import Service
@@ -37,9 +37,10 @@ from intercom.hub.factory import HubFactory
 from intercom.hub.hub import Hub
 from intercom.hub.log import ChannelLog
 from intercom.hub.registry import FileRegistry
-from intercom.hub.settings import HubSettings
 from intercom.hub.transports import ChannelPort, channel_key, extra_endpoints
 from intercom.interfaces import IWorker
+from intercom.settings.files import ChannelFile
+from intercom.settings.hub import HubSettings
 from intercom.spool.threaded import ThreadedSpool
 from intercom.spool.worker import ThreadWorker
 from intercom.wire.envelope import digest, format_id, format_timestamp, identify
@@ -77,9 +78,7 @@ def assemble(
     :param leave: called with a reason when the hub can no longer keep its promises.
     """
     paths = settings.paths
-
-    def new_id() -> str:
-        return format_id(os.urandom(6))
+    new_id = _drawn_ids().__next__
 
     def timestamp() -> str:
         return format_timestamp(time.time())
@@ -105,6 +104,14 @@ def assemble(
     }
     factory = HubFactory(hub, decoder, Encoder(paths.name, new_id, timestamp, who))
     return HubParts(hub, factory, worker)
+
+
+def _drawn_ids() -> Iterator[str]:
+    """Ids without end. The kernel is asked for many at once: every receipt takes one."""
+    while True:
+        drawn = os.urandom(512 * 6)
+        for at in range(0, len(drawn), 6):
+            yield format_id(drawn[at : at + 6])
 
 
 def to_stderr(text: str) -> None:
@@ -151,6 +158,9 @@ class HubService(Service):
         so that what ``leave`` raises then reaches the caller.
     :param say: tells whoever started us that the hub is ready, or what went wrong.
     :param assemble: makes the parts; called once leadership is won.
+    :param settle: says what to run, once leadership is won: by then the last hub has left
+        all its settings, and twistd has become the user whose files they are. Until then,
+        and without it, ``settings`` says so.
     """
 
     name = "intercom"
@@ -163,6 +173,7 @@ class HubService(Service):
         leave: Leave,
         say: Callable[[str], None] = to_stderr,
         assemble: Callable[..., HubParts] = assemble,
+        settle: Callable[[], HubSettings] | None = None,
     ) -> None:
         self._reactor = reactor
         self._settings = settings
@@ -170,6 +181,7 @@ class HubService(Service):
         self._leave = leave
         self._say = say
         self._assemble = assemble
+        self._settle = settle
         self._file_log = ChannelLog(self._paths)
         self._election = FlockElection(reactor, self._paths, __version__, time.time())
         self._parts: HubParts | None = None
@@ -202,6 +214,9 @@ class HubService(Service):
         self._paths.prepare(self._say)
         await self._election.campaign()
         self._file_log.open()
+        if self._settle is not None:
+            self._settings = self._settle()
+        self._keep_settings()
         key = channel_key(self._paths) if self._settings.needs_key else None
         self._parts = self._assemble(self._reactor, self._settings, key, self._fail)
         await self._bind(self._parts.factory)
@@ -222,6 +237,18 @@ class HubService(Service):
             f"(pid {os.getpid()})"
         )
 
+    def _keep_settings(self) -> None:
+        """Let the channel's later hubs be like this one.
+
+        A full disk is no reason not to serve; what is wrong with the file itself is.
+        """
+        file = ChannelFile(self._paths)
+        try:
+            file.change(self._settings.kept)
+        except CannotCreate as error:
+            self._log.error("settings not kept: {reason}", reason=error.text)
+            self._say(f"later hubs will not know the settings of this one: {error.text}")
+
     async def _bind(self, factory: IProtocolFactory) -> None:
         """Take every address, letting nobody in yet."""
         listen = self._settings.listen
@@ -230,7 +257,10 @@ class HubService(Service):
             try:
                 port = await endpoint.listen(factory)
             except CannotListenError as error:
-                raise CannotCreate(f"cannot listen at {string}: {error.socketError}") from error
+                raise CannotCreate(
+                    f"cannot listen at {string}: {error.socketError}",
+                    remedy="see where that place was set: intercom config listen",
+                ) from error
             self._side_doors.append(port)
             if IPushProducer.providedBy(port):
                 port.pauseProducing()
@@ -250,7 +280,10 @@ class HubService(Service):
         if self._leaving and isinstance(error, CancelledError):
             return
         if isinstance(error, OSError):
-            error = CannotCreate(f"the hub could not start: {error}")
+            error = CannotCreate(
+                f"the hub could not start: {error}",
+                remedy=f"see what is there: ls -la {self._paths.directory}",
+            )
         self._error = error
         if isinstance(error, IntercomError):
             self._log.error("not started: {reason}", reason=error.text, code=error.code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from intercom.errors import EX_CONFIG, BadConfig
-from intercom.hub.settings import HubSettings
+from intercom.settings.hub import HubSettings
 
 
 def test_a_hub_told_nothing_is_durable_stays_and_listens_at_its_socket_only() -> None:

@@ -1,0 +1,98 @@
+"""How one hub is to be run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from intercom.errors import BadConfig
+from intercom.paths import ChannelPaths
+from intercom.private import Warn, silent
+from intercom.records import LEVELS
+from intercom.settings.files import ChannelFile
+from intercom.settings.lookup import DEFAULT, Settings
+from intercom.settings.table import NEVER
+
+
+@dataclass(frozen=True)
+class HubSettings:
+    """What a hub is told by whoever starts it. Making one touches nothing.
+
+    :ivar base: directory that holds the channels (``intercom.paths.base_directory``).
+    :ivar channel: name of the channel, as typed; it is sanitised where it is used.
+    :ivar durability: how safe a message is before its sender is told "stored", one of
+        :data:`intercom.records.LEVELS`; ``disk`` survives the power.
+    :ivar idle_exit: seconds without any connection after which the hub ends, None for
+        never: a hub that a command spawned ends, one started by hand stays.
+    :ivar listen: further places to listen at, as Twisted endpoint strings
+        (``tcp:7654:interface=127.0.0.1``).
+    :ivar kept: members for the channel's ``channel.json``, written once this hub leads,
+        so that its successors are like it.
+
+    :raise BadConfig: an unknown level, or a time that is none.
+    """
+
+    base: str
+    channel: str = "default"
+    durability: str = "disk"
+    idle_exit: float | None = None
+    listen: tuple[str, ...] = ()
+    kept: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.durability not in LEVELS:
+            raise BadConfig(
+                f"no durability level is called {self.durability!r}",
+                remedy=f"choose one of {', '.join(LEVELS)}: intercom hub start --durability LEVEL",
+            )
+        if self.idle_exit is not None and not 0 < self.idle_exit < float("inf"):
+            raise BadConfig(
+                f"a hub cannot end after {self.idle_exit:g} idle seconds",
+                remedy="give a number above 0, or never: intercom hub start --idle-exit SECONDS",
+            )
+
+    @property
+    def paths(self) -> ChannelPaths:
+        """Where the channel lives."""
+        return ChannelPaths(self.base, self.channel)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether it listens where file permissions do not say who may connect."""
+        return any(not place.startswith("unix:") for place in self.listen)
+
+
+def hub_settings(
+    paths: ChannelPaths,
+    options: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    on_demand: bool = False,
+    warn: Warn = silent,
+) -> HubSettings:
+    """What the hub of a channel is to be like: what its starter says, and what the files say.
+
+    Reads, and writes nothing: what the options say is kept once the hub leads.
+
+    :param options: values of settings; those that are None were not given.
+    :param on_demand: a command starts it because it needs one; so it ends when idle, though
+        nobody said so. Started by hand, it stays.
+    :param warn: told of what the files hold that this version does not know.
+    :raise BadConfig: a file cannot be read, or a value not be used; or a newer version has
+        written the channel's files.
+    :raise UnsafePlace: a file is not ours alone.
+    """
+    settings = Settings(environ, options, ChannelFile(paths))
+    for text in settings.unknown():
+        warn(text)
+    idle = settings.find("idle_exit")
+    stays = idle.value == NEVER or (idle.source == DEFAULT and not on_demand)
+    return HubSettings(
+        base=paths.base,
+        channel=paths.name,
+        durability=settings.value("durability"),
+        idle_exit=None if stays else idle.value,
+        listen=tuple(settings.value("listen")),
+        kept={key: value for key, value in options.items() if value is not None},
+    )

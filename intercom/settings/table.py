@@ -1,0 +1,243 @@
+"""The one table of settings: a row each, from which everything else about them follows.
+
+What a hub does belongs to its channel, and stands in the channel's ``channel.json``, so
+that a successor is like its predecessor. What a user wants everywhere stands in the
+user's ``config.toml``. Variables of the environment win over both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from intercom.errors import BadConfig
+from intercom.records import LEVELS
+
+#: Said of a time that never comes.
+NEVER = "never"
+_YES = frozenset({"1", "yes", "true", "on"})
+_NO = frozenset({"0", "no", "false", "off"})
+
+
+class Kind(NamedTuple):
+    """How the values of a setting are written.
+
+    :ivar from_text: makes a value of a word: of the environment, or of a command line.
+    :ivar from_file: checks a value that a JSON or TOML file holds. Both raise ValueError,
+        and both give what is kept in a file.
+    :ivar wanted: what can be given, in words.
+    :ivar several: the value is a list; each word makes a list of one.
+    """
+
+    from_text: Callable[[str], Any]
+    from_file: Callable[[object], Any]
+    wanted: str
+    several: bool = False
+
+
+class Setting(NamedTuple):
+    """One row.
+
+    :ivar default: what holds where nothing is said.
+    :ivar variables: of the environment; the first that is not empty counts.
+    :ivar channel: whether ``channel.json`` may hold it; ``user``: whether ``config.toml`` may.
+    """
+
+    key: str
+    kind: Kind
+    default: Any
+    variables: tuple[str, ...]
+    channel: bool
+    user: bool
+    help: str
+
+    def of_text(self, text: str, where: str) -> Any:
+        """The value that a word stands for.
+
+        :param where: the option or variable that says so, for the error.
+        :raise BadConfig: it stands for none.
+        """
+        try:
+            return self.kind.from_text(text)
+        except ValueError:
+            raise self._unusable(f"{where} cannot be {text!r}", where) from None
+
+    def of_file(self, value: object, where: str) -> Any:
+        """The value that a file holds.
+
+        :param where: the file, for the error.
+        :raise BadConfig: it is no value of this setting.
+        """
+        try:
+            return self.kind.from_file(value)
+        except ValueError:
+            shown = json.dumps(value, default=str)
+            raise self._unusable(f"{where}: {self.key} cannot be {shown}", where) from None
+
+    def _unusable(self, text: str, where: str) -> BadConfig:
+        return BadConfig(
+            text,
+            remedy=f"give {self.kind.wanted}; see what is set, and where: intercom config",
+            details={"key": self.key, "where": where},
+        )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return value
+
+
+def _directory(value: object) -> str:
+    """A directory in a file must not depend on where the reader happens to be."""
+    if not _text(value).startswith(("/", "~")):
+        raise ValueError
+    return str(value)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in _YES | _NO:
+        raise ValueError
+    return text.lower() in _YES
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _seconds(text: str) -> float | str:
+    return text if text == NEVER else _positive(float(text))
+
+
+def _seconds_in_file(value: object) -> float | str:
+    if value == NEVER:
+        return NEVER
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError
+    return _positive(float(value))
+
+
+def _positive(number: float) -> float:
+    """A usable number of seconds; whole ones are written without a fraction."""
+    if not 0 < number < float("inf"):
+        raise ValueError
+    return int(number) if number.is_integer() else number
+
+
+def _endpoints(value: object) -> list[str]:
+    if not isinstance(value, list):
+        raise ValueError
+    return [_text(one) for one in value]
+
+
+def _choice(*names: str) -> Kind:
+    """One of these words."""
+
+    def read(value: object) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return Kind(read, read, f"one of {', '.join(names)}")
+
+
+NAME = Kind(_text, _text, "a name")
+PLACE = Kind(_text, _directory, "the whole path of a directory (or one that begins with ~)")
+BOOLEAN = Kind(_truth, _boolean, "true or false")
+SECONDS = Kind(_seconds, _seconds_in_file, f"seconds above 0, or {NEVER}")
+ENDPOINTS = Kind(
+    lambda text: [_text(text)],
+    _endpoints,
+    "Twisted endpoints, such as tcp:7654:interface=127.0.0.1",
+    several=True,
+)
+
+_ROWS = (
+    Setting(
+        "dir",
+        PLACE,
+        None,
+        ("INTERCOM_DIR", "AGY_IPC_DIR"),
+        channel=False,
+        user=True,
+        help="where channels live",
+    ),
+    Setting(
+        "channel",
+        NAME,
+        "default",
+        ("INTERCOM_CHANNEL",),
+        channel=False,
+        user=True,
+        help="which channel",
+    ),
+    Setting(
+        "session",
+        NAME,
+        None,
+        ("INTERCOM_SESSION",),
+        channel=False,
+        user=False,
+        help="as which session a command speaks, before the project's own",
+    ),
+    Setting(
+        "transport",
+        _choice("auto", "spool"),
+        "auto",
+        ("INTERCOM_TRANSPORT",),
+        channel=False,
+        user=True,
+        help="spool: use no socket, only the inbox files",
+    ),
+    Setting(
+        "no_spawn",
+        BOOLEAN,
+        False,
+        ("INTERCOM_NO_SPAWN",),
+        channel=False,
+        user=True,
+        help="start no hub",
+    ),
+    Setting(
+        "format",
+        _choice("auto", "json", "text"),
+        "auto",
+        ("INTERCOM_FORMAT",),
+        channel=False,
+        user=True,
+        help="how results are printed; auto: as text on a terminal, else as JSON",
+    ),
+    Setting(
+        "durability",
+        _choice(*LEVELS),
+        "disk",
+        ("INTERCOM_DURABILITY",),
+        channel=True,
+        user=True,
+        help="how safe a message is before its sender is told that it is stored",
+    ),
+    Setting(
+        "idle_exit",
+        SECONDS,
+        600,
+        ("INTERCOM_IDLE_EXIT",),
+        channel=True,
+        user=True,
+        help="seconds without any connection after which a hub leaves, or never",
+    ),
+    Setting(
+        "listen",
+        ENDPOINTS,
+        (),
+        (),
+        channel=True,
+        user=False,
+        help="further places where the hub listens: Twisted endpoints",
+    ),
+)
+
+#: Every setting, by its key.
+SETTINGS = {row.key: row for row in _ROWS}
