@@ -76,6 +76,9 @@ class IRouter(Interface):
     def seen(sessions: dict[str, float | None], now: float) -> list[Effect]:
         """Session names found on disk, each with how many seconds ago it read, or None."""
 
+    def forgotten(sessions: Sequence[str], now: float) -> list[Effect]:
+        """Names of which nothing is left on disk: unless connected, nobody knows them."""
+
     def open_desk(connection: int, now: float) -> list[Effect]:
         """Begin to read the hub's own inbox; what lies there is pushed to ``connection``.
 
@@ -120,6 +123,12 @@ class ISpoolListener(Interface):
 
     def seen(sessions: dict[str, float | None]) -> None:
         """Sessions known by their files, each with the seconds since it last read (None: never)."""
+
+    def forgotten(sessions: Sequence[str]) -> None:
+        """Sessions of which no file shows that they were used (any more).
+
+        Whoever writes to them writes to a stranger. May be told more than once.
+        """
 
 
 class ISpool(Interface):

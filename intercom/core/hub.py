@@ -272,6 +272,12 @@ class HubCore:
             self._roster.saw(session, None if age is None else now - age)
         return []
 
+    def forgotten(self, sessions: Sequence[str], now: float) -> list[Effect]:
+        """See :meth:`IRouter.forgotten`."""
+        for session in sessions:
+            self._roster.forget(session)
+        return []
+
     def inbox_read(self, connection: int, batch: Batch, now: float) -> list[Effect]:
         """See :meth:`IRouter.inbox_read`."""
         link = self._links.get(connection)

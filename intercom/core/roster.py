@@ -61,6 +61,10 @@ class Roster:
             self._known[session] = read_at
         return new
 
+    def forget(self, session: str) -> None:
+        """Know an id no longer; one that is held stays."""
+        self._known.pop(session, None)
+
     def nearest(self, name: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Known names most like ``name``."""
         return tuple(nearest(name, {*self._known, *self._holders, *more}))

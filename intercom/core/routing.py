@@ -73,7 +73,8 @@ class Routing:
         tickets = self._deliveries.begin(delivery)
         if not targets:
             return self._conclude(delivery, now)
-        strangers = direct and not self._roster.is_known(message.to_session)
+        # What the files say counts: a session that is not connected may have been forgotten.
+        asks = direct and self._roster.holder(message.to_session) is None
         effects: list[Effect] = [
             AppendEntry(
                 Entry(
@@ -84,13 +85,13 @@ class Routing:
                     message.id,
                     digest,
                     self._durability,
-                    strangers,
-                    strangers and message.strict,
+                    asks,
+                    asks and message.strict,
                 )
             )
             for ticket, target in zip(tickets, targets, strict=True)
         ]
-        if self._durability == "memory" and not strangers:
+        if self._durability == "memory" and (not asks or self._roster.is_known(targets[0])):
             effects += self._tell_early(delivery, targets, now)
         return effects
 
@@ -148,6 +149,8 @@ class Routing:
             if isinstance(outcome, Written):
                 holder = self._receiver(outcome.inbox)
                 delivery = self._deliveries.of(outcome.ticket)
+                if not outcome.known:
+                    self._roster.forget(outcome.inbox)
                 if delivery is not None:
                     self._note_written(delivery, outcome, holder)
                 if holder is not None and holder.feed is not None and not outcome.duplicate:

@@ -217,6 +217,10 @@ class Hub:
         """See :meth:`ISpoolListener.seen`."""
         self._feed(self._core.seen, sessions)
 
+    def forgotten(self, sessions: Sequence[str]) -> None:
+        """See :meth:`ISpoolListener.forgotten`."""
+        self._feed(self._core.forgotten, sessions)
+
     # -- effects
 
     def _tick(self) -> None:

@@ -79,14 +79,15 @@ class Book:
 
         return View(resolve(stored, meta, size, boundary, head), stored, meta)
 
-    def settle(self, fd: int, size: int, at_least: int = 1) -> Position:
+    def settle(self, fd: int, size: int, at_least: int = 1, view: View | None = None) -> Position:
         """Under the exclusive lock: finish or undo what a crash left, write raised generations.
 
         :param at_least: raise the generation to this if it is lower (the caller knows of a
             reset that the small files do not show).
+        :param view: what a look under this same lock has found.
         :return: the true stored position.
         """
-        truth, stored, meta = self.look(fd, size)
+        truth, stored, meta = view or self.look(fd, size)
         position = truth.position
         reset = truth.raised or position.generation < at_least
         if position.generation < at_least:
@@ -129,6 +130,12 @@ class Book:
         """Seconds since the offset file was written, None if there is none."""
         found = self._calls.stat(self._offset_path)
         return None if found is None else self._clock() - found.st_mtime
+
+    def is_blank(self) -> bool:
+        """Whether there is neither of the small files."""
+        return self._calls.stat(self._meta_path) is None and (
+            self._calls.stat(self._offset_path) is None
+        )
 
     def stamp(self) -> tuple[int, int] | None:
         """What changes whenever the meta file is replaced; None while there is none."""

@@ -81,13 +81,21 @@ class FileCalls:
         """A small file's content, None if there is none; see ``paths.read_private``."""
         return read_private(path)
 
-    def sync_directory(self, path: str) -> None:
-        """Make the names in a directory survive a power cut."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def open_directory(self, path: str) -> int:
+        """Open a directory, to be synced."""
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def sync_directory(self, fd: int) -> None:
+        """Make the names in an open directory survive a power cut."""
+        os.fsync(fd)
+
+    def sync_names(self, path: str) -> None:
+        """Open a directory just to sync it."""
+        fd = self.open_directory(path)
         try:
-            os.fsync(fd)
+            self.sync_directory(fd)
         finally:
-            os.close(fd)
+            self.close(fd)
 
     def replace(self, path: str, data: bytes, durable: bool) -> None:
         """Put ``data`` in the place of a small file; readers see the old content or the new.
@@ -110,7 +118,7 @@ class FileCalls:
                 self.unlink(temporary)
             raise
         if durable:
-            self.sync_directory(directory)
+            self.sync_names(directory)
 
 
 def write_all(calls: FileCalls, fd: int, data: bytes) -> None:

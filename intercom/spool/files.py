@@ -102,6 +102,13 @@ class Inbox:
             timeout, lambda _patient: self._file.append(line, sender, message_id, after)
         )
 
+    def find(self, sender: str, message_id: str, after: int = 0) -> bytes | None:
+        """The line of a message that stands at or behind byte ``after``, None if none does.
+
+        In a file that is smaller than ``after`` now, all of it is looked at.
+        """
+        return self._persist(2.0, lambda _patient: self._file.find(sender, message_id, after))
+
     def skip_to_end(self) -> tuple[int, Position]:
         """Move the stored position behind the last complete line, whatever came meanwhile.
 
@@ -158,7 +165,7 @@ class Inbox:
                     raise InboxLocked(
                         f"another program has kept the inbox of {self._session!r} locked"
                         f" for {timeout:g} seconds",
-                        remedy="try again; a stopped program may hold it",
+                        remedy=f"see which, a stopped one perhaps: fuser -v {self._file.path}",
                     ) from None
                 self._sleep(min(pause, left))
                 pause = min(pause * 2, _LONGEST_PAUSE)

@@ -43,7 +43,7 @@ class Unsettled(Exception):
 def failure(path: str, error: OSError) -> SpoolError:
     """The refusal that tells of a failed system call on a spool's file."""
     code = "DISK_FULL" if error.errno in _FULL else "SPOOL_FAILED"
-    remedy = "free some space" if error.errno in _FULL else ""
+    remedy = "free some space: df -h" if error.errno in _FULL else ""
     reason = error.strerror or str(error)
     return SpoolError(f"{os.path.basename(path)}: {reason}", code=code, remedy=remedy)
 
@@ -108,7 +108,7 @@ class InboxFile:
             assert fd is not None
             size = self._calls.fstat(fd).st_size
             view = self._view(fd, size, patient)
-            stored = before = self._book.settle(fd, size)
+            stored = before = self._book.settle(fd, size, view=view)
             results: list[Position | StalePosition] = []
             for wanted in positions:
                 try:
@@ -131,13 +131,13 @@ class InboxFile:
             assert fd is not None
             size = self._calls.fstat(fd).st_size
             self._book.settle(fd, size)
-            begin = self._boundary(fd, after) if 0 <= after <= size else 0
+            begin = self._since(fd, after, size)
             if size and self._calls.pread(fd, 1, size - 1) != b"\n":
                 # Whatever its writer died of: it must not swallow our line, and is a
                 # message now if only its line feed was missing.
                 write_all(self._calls, fd, b"\n")
                 size += 1
-            if self._holds(fd, begin, size, sender, message_id):
+            if self._find(fd, begin, size, sender, message_id) is not None:
                 return False
             try:
                 write_all(self._calls, fd, line + b"\n")
@@ -147,12 +147,20 @@ class InboxFile:
             try:
                 self._calls.sync(fd)
                 if size == 0:
-                    self._calls.sync_directory(os.path.dirname(self.path))
+                    self._calls.sync_names(os.path.dirname(self.path))
             except OSError as error:
                 raise SpoolError(
                     f"the message is written but may not survive a power cut: {error.strerror}"
                 ) from error
         return True
+
+    def find(self, sender: str, message_id: str, after: int) -> bytes | None:
+        """The line of a message that stands at or behind byte ``after``, None if none does."""
+        with self._locked(os.O_RDONLY, exclusive=False) as fd:
+            if fd is None:
+                return None
+            size = self._calls.fstat(fd).st_size
+            return self._find(fd, self._since(fd, after, size), size, sender, message_id)
 
     def enrol(self) -> None:
         """Make the session known: its (empty) inbox and meta file. Idempotent."""
@@ -243,8 +251,12 @@ class InboxFile:
             pieces.append(piece)
         return pieces
 
-    def _holds(self, fd: int, start: int, size: int, sender: str, message_id: str) -> bool:
-        """Whether a message stands in the file from ``start`` on."""
+    def _since(self, fd: int, after: int, size: int) -> int:
+        """Where to look for what came after a size that was noted; in a smaller file everywhere."""
+        return self._boundary(fd, after) if 0 <= after <= size else 0
+
+    def _find(self, fd: int, start: int, size: int, sender: str, message_id: str) -> bytes | None:
+        """The line of a message that stands in the file from ``start`` on."""
         cutter = Cutter(start)
         plain = message_id.isascii() and message_id.replace("_", "").replace("-", "").isalnum()
         wanted = message_id.encode() if plain else b""  # others may stand there escaped
@@ -257,9 +269,9 @@ class InboxFile:
             for record in cutter.records:
                 found = identify(record.line) if wanted in record.line else None
                 if found is not None and found[:2] == (sender, message_id):
-                    return True
+                    return record.line
             cutter.records.clear()
-        return False
+        return None
 
 
 def open_locked(calls: FileCalls, path: str, flags: int, exclusive: bool) -> int | None:

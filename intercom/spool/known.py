@@ -76,6 +76,12 @@ def sight(
     return sessions
 
 
+def forgotten(paths: ChannelPaths, calls: FileCalls, encoded: Iterable[str]) -> list[str]:
+    """The sessions of some encoded ids that nothing shows to have been used (any more)."""
+    sessions = [session for name in encoded if (session := decode_name(name)) is not None]
+    return [session for session in sessions if not is_known(paths, calls, session)]
+
+
 def is_known(paths: ChannelPaths, calls: FileCalls, session: str) -> bool:
     """Whether anybody ever used this session id."""
     return any(

@@ -141,6 +141,12 @@ class MemorySpool:
         self.known[session] = seconds_ago
         self._later(lambda: self._listener.seen({session: seconds_ago}))
 
+    def others_forget(self, session: str) -> None:
+        """Let a session's files be taken away."""
+        self.inboxes.pop(session, None)
+        self.known.pop(session, None)
+        self._later(lambda: self._listener.forgotten([session]))
+
     # -- ISpool -------------------------------------------------------------------------------
 
     def open(self, listener: ISpoolListener) -> Deferred[None]:

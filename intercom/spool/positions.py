@@ -121,7 +121,7 @@ def advance(stored: Position, wanted: Position, size: int, boundary: Boundary) -
     if problem:
         raise StalePosition(
             problem,
-            remedy="read again from the stored position",
+            remedy="read again from the stored position: intercom poll",
             details={"generation": stored.generation, "offset": stored.offset},
         )
     return max(stored, wanted)

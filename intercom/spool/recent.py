@@ -39,6 +39,12 @@ class RecentIds:
         if len(self._young) >= self._least:
             self._old, self._young = self._young, {}
 
+    def forget(self, inbox: str) -> None:
+        """Forget all messages of an inbox whose generations begin anew."""
+        for known in (self._young, self._old):
+            for key in [key for key in known if key[0] == inbox]:
+                del known[key]
+
     def meet(self, key: Key, seen: Seen) -> None:
         """Remember a message that somebody else stored; the first place of an id stays."""
         if self.get(key) is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -17,9 +17,15 @@ from intercom.records import Position
 from intercom.spool.files import SETTLE_PAUSE, SETTLE_TRIES
 from intercom.spool.held import FIRST_PAUSE, LONGEST_PAUSE
 from intercom.spool.inboxfile import Busy, InboxFile, Unsettled
+from intercom.spool.tracked import RETRY_WINDOW
 
-#: Inboxes of this many bytes are emptied once they are read.
+#: Inboxes of this many bytes are emptied once they are read, ...
 WORTH_EMPTYING = 1 << 20
+#: ... yet not before a hub that knows nothing but the files has no more use for the ids in
+#: them: a sender whose hub died may send again for so long. One that has grown to
+#: TOO_LARGE bytes is emptied all the same.
+QUIET_S = RETRY_WINDOW
+TOO_LARGE = 64 << 20
 
 _T = TypeVar("_T")
 
@@ -50,6 +56,7 @@ class InboxRequests:
         self._idle = idle
         self._running: set[Deferred[Any]] = set()
         self._commits: dict[str, list[tuple[Position, Deferred[Position]]]] = {}
+        self._emptying: dict[str, IDelayedCall] = {}
         self._closing = False
 
     def __bool__(self) -> bool:
@@ -58,6 +65,9 @@ class InboxRequests:
     def close(self) -> None:
         """Take no more requests, and no longer try for locks."""
         self._closing = True
+        for call in self._emptying.values():
+            call.cancel()
+        self._emptying.clear()
 
     def ask(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> Deferred[_T]:
         """Do ``work(inbox file, patient)``; again while the lock is held or the offset unreadable.
@@ -73,7 +83,7 @@ class InboxRequests:
     def commit(self, inbox: str, position: Position) -> Deferred[Position]:
         """Move a stored position. What comes while a commit of the inbox runs is done as one.
 
-        An inbox that is read to its end, and large, is emptied.
+        An inbox that is read to its end, and large, is emptied after a while.
         """
         if self._closing:
             return _closed()
@@ -111,19 +121,30 @@ class InboxRequests:
         waiting: list[tuple[Position, Deferred[Position]]],
     ) -> None:
         results, whole = result
-        worth = False
+        size = 0
         for (_, done), stored in zip(waiting, results, strict=True):
             if isinstance(stored, Position):
-                worth = worth or (whole and stored.offset >= WORTH_EMPTYING)
+                size = max(size, stored.offset if whole else 0)
                 done.callback(stored)
             else:
                 done.errback(stored)
-        if worth and not self._closing:
-            self.ask(inbox, lambda file, _patient: file.compact()).addErrback(
-                lambda failure: self._log.warn(
-                    "{inbox} is not emptied: {why}", inbox=inbox, why=failure.getErrorMessage()
-                )
+        if size >= WORTH_EMPTYING and not self._closing:
+            self._empty_later(inbox, 0 if size >= TOO_LARGE else QUIET_S)
+
+    def _empty_later(self, inbox: str, pause: float) -> None:
+        """Empty an inbox once nothing was read in it for a while, if all of it is read then."""
+        call = self._emptying.pop(inbox, None)
+        if call is not None:
+            call.cancel()
+        self._emptying[inbox] = self._clock.callLater(pause, self._empty, inbox)
+
+    def _empty(self, inbox: str) -> None:
+        del self._emptying[inbox]
+        self.ask(inbox, lambda file, _patient: file.compact()).addErrback(
+            lambda failure: self._log.warn(
+                "{inbox} is not emptied: {why}", inbox=inbox, why=failure.getErrorMessage()
             )
+        )
 
     async def _persist(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> _T:
         deadline = self._clock.seconds() + self._patience

@@ -22,7 +22,7 @@ from intercom.spool.calls import FileCalls, write_all
 from intercom.spool.inboxfile import Busy, failure
 from intercom.spool.known import Extent, is_known, session_of, take_census
 from intercom.spool.recent import Key, RecentIds, Seen
-from intercom.spool.synced import OpenFile, OpenFiles
+from intercom.spool.synced import Directory, OpenFile, OpenFiles
 from intercom.spool.tracked import News, TrackedInbox
 from intercom.wire.envelope import MAX_LINE
 
@@ -75,10 +75,10 @@ class Store:
         self._paths = paths
         self._calls = calls or FileCalls()
         self._clock = clock
-        self._files = OpenFiles(self._calls, open_files or _open_files())
+        self._directory = Directory(paths.directory, self._calls)
+        self._files = OpenFiles(self._directory, self._calls, open_files or _open_files())
         self._inboxes: dict[str, TrackedInbox] = {}
         self._initial: dict[str, Extent] = {}
-        self._sessions: set[str] = set()
         self._recent = RecentIds()
 
     def start(self) -> dict[str, float | None]:
@@ -86,9 +86,9 @@ class Store:
 
         :return: the known sessions, each with the seconds since it last read.
         """
+        self._directory.open()
         census = take_census(self._paths, self._calls, self._clock())
         self._initial = census.inboxes
-        self._sessions.update(census.sessions)
         return census.sessions
 
     def work(self, looks: Iterable[str], entries: Sequence[Entry]) -> Work:
@@ -115,15 +115,16 @@ class Store:
     def close(self) -> None:
         """Sync what is unsynced, and let go of every file."""
         self._files.shrink(0)
+        self._directory.close()
 
     # -- one inbox ----------------------------------------------------------------------------
 
     def _look(self, encoded: str, done: Work) -> None:
         """Report what others appended to one inbox, if anything; makes no file."""
+        session = session_of(self._paths, self._calls, encoded)
+        if session is None:  # a hash, and no session of ours: nobody listens as it
+            return
         try:
-            session = session_of(self._paths, self._calls, encoded)
-            if session is None:  # a hash, and no session of ours: nobody listens as it
-                return
             inbox = self._inboxes.get(session)
             found = self._calls.stat(self._paths.inbox(session))
             if found is None or (inbox is not None and inbox.unchanged(found)):
@@ -141,8 +142,10 @@ class Store:
                 self._calls.unlock(held[0].fd)
         except Busy:
             done.busy_looks.append(encoded)
-        except (OSError, IntercomError):
-            return  # the next append to it, or its reader, will say what is wrong
+        except (OSError, IntercomError) as error:
+            if self._made_room(session, error):
+                self._look(encoded, done)
+            # Else the next append to it, or its reader, will say what is wrong.
 
     def _append(self, session: str, groups: dict[str, list[Entry]], done: Work) -> bool:
         """Append one inbox's entries; False if they must wait (what is decided is taken out)."""
@@ -155,6 +158,8 @@ class Store:
             held = self._lock(inbox.path, create=True)
             assert held is not None
             try:
+                if inbox.is_new(*held):  # and perhaps its session was forgotten just now
+                    stranger = not is_known(self._paths, self._calls, session)
                 size = self._catch_up(inbox, *held, done)
                 if size is None:
                     return False
@@ -164,6 +169,8 @@ class Store:
         except Busy:
             return False
         except (OSError, IntercomError) as error:
+            if self._made_room(session, error):
+                return self._append(session, groups, done)
             code, text = _reason(self._paths.inbox(session), error)
             done.outcomes += [Refused(e.ticket, session, code, text) for e in groups[session]]
         return True
@@ -191,31 +198,31 @@ class Store:
     def _admit(self, session: str, groups: dict[str, list[Entry]], done: Work) -> bool:
         """Refuse what must not be written; tell whether nobody ever used this session."""
         group = groups[session]
-        asked = unfit = stranger = False
+        asked = only = unfit = stranger = False
         for entry in group:
             asked = asked or entry.ask_known or entry.only_known
+            only = only or entry.only_known
             unfit = unfit or _unfit(entry)
-        if asked and session not in self._sessions:
+        if asked:
             stranger = not is_known(self._paths, self._calls, session)
-            if not stranger:
-                self._sessions.add(session)
-        if unfit or stranger:
-            kept: list[Entry] = []
+        if unfit or (stranger and only):
+            # What may fail comes first: an outcome told cannot be taken back.
+            names = self._names() if stranger and only else ()
+            groups[session] = []
             for entry in group:
                 if _unfit(entry):
                     text = f"a line has at most {MAX_LINE} bytes and no line feed"
                     done.outcomes.append(Refused(entry.ticket, session, "LINE_TOO_LONG", text))
                 elif stranger and entry.only_known:
-                    done.outcomes.append(self._unknown(entry))
+                    text = f"no session of this channel ever used the name {session!r}"
+                    code = "TARGET_NOT_FOUND"
+                    done.outcomes.append(Refused(entry.ticket, session, code, text, names))
                 else:
-                    kept.append(entry)
-            groups[session] = kept
+                    groups[session].append(entry)
         return stranger
 
-    def _unknown(self, entry: Entry) -> Refused:
-        names = take_census(self._paths, self._calls, self._clock()).sessions
-        text = f"no session of this channel ever used the name {entry.inbox!r}"
-        return Refused(entry.ticket, entry.inbox, "TARGET_NOT_FOUND", text, tuple(sorted(names)))
+    def _names(self) -> tuple[str, ...]:
+        return tuple(sorted(take_census(self._paths, self._calls, self._clock()).sessions))
 
     # -- locks and files ----------------------------------------------------------------------
 
@@ -238,20 +245,22 @@ class Store:
 
     def _open(self, path: str, create: bool) -> OpenFile | None:
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
-        while True:
-            try:
-                fd = self._calls.open(path, flags)
-            except FileNotFoundError:
-                if create:
-                    raise
-                return None
-            except OSError as error:
-                full = error.errno in (errno.EMFILE, errno.ENFILE)
-                if not (full and self._files.shrink(len(self._files) // 2)):
-                    raise
-            else:
-                found = self._calls.fstat(fd)
-                return self._files.add(fd, path, (found.st_dev, found.st_ino))
+        try:
+            fd = self._calls.open(path, flags)
+        except FileNotFoundError:
+            if create:
+                raise
+            return None
+        found = self._calls.fstat(fd)
+        return self._files.add(fd, path, (found.st_dev, found.st_ino))
+
+    def _made_room(self, session: str, error: Exception) -> bool:
+        """Whether a failure was for want of descriptors, and some were freed for another try.
+
+        Nothing is written before all that a try needs is open, so that it can be repeated.
+        """
+        starved = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+        return starved and self._files.make_room(keep=self._paths.inbox(session))
 
     # -- writing ------------------------------------------------------------------------------
 

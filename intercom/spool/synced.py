@@ -15,6 +15,35 @@ from threading import Lock
 from intercom.spool.calls import FileCalls
 
 
+class Directory:
+    """The channel's directory, kept open: syncing it must not depend on a free descriptor.
+
+    A failure to get one would look like names that are lost, of which nothing may ever be
+    claimed again.
+    """
+
+    def __init__(self, path: str, calls: FileCalls) -> None:
+        self._path = path
+        self._calls = calls
+        self._fd = -1
+
+    def open(self) -> None:
+        """Get its descriptor while there are some. Idempotent."""
+        if self._fd < 0:
+            self._fd = self._calls.open_directory(self._path)
+
+    def sync(self) -> None:
+        """Make the names of its files survive a power cut."""
+        self.open()
+        self._calls.sync_directory(self._fd)
+
+    def close(self) -> None:
+        """Let go of it. Idempotent."""
+        if self._fd >= 0:
+            self._calls.close(self._fd)
+            self._fd = -1
+
+
 class OpenFile:
     """One inbox file, open for appending.
 
@@ -27,8 +56,9 @@ class OpenFile:
         the file may be new, or its maker may have died before its name was safe.
     """
 
-    def __init__(self, fd: int, path: str, identity: tuple[int, int]) -> None:
+    def __init__(self, fd: int, path: str, identity: tuple[int, int], directory: Directory) -> None:
         self.fd = fd
+        self.directory = directory
         self.path = path
         self.identity = identity
         self.written = 0
@@ -77,7 +107,7 @@ def sync_files(files: Iterable[OpenFile], calls: FileCalls) -> None:
     if not unnamed:
         return
     try:
-        calls.sync_directory(os.path.dirname(unnamed[0].path))
+        unnamed[0].directory.sync()  # all inboxes of a channel lie in one
     except OSError as error:
         for file in unnamed:
             file.fail(error)
@@ -87,9 +117,13 @@ def sync_files(files: Iterable[OpenFile], calls: FileCalls) -> None:
 
 
 class OpenFiles:
-    """The files kept open, at most ``limit``: the longest unused ones are closed first."""
+    """The files kept open, at most ``limit``: the longest unused ones are closed first.
 
-    def __init__(self, calls: FileCalls, limit: int) -> None:
+    :param directory: where they lie.
+    """
+
+    def __init__(self, directory: Directory, calls: FileCalls, limit: int) -> None:
+        self._directory = directory
         self._calls = calls
         self._limit = limit
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
@@ -108,20 +142,26 @@ class OpenFiles:
     def add(self, fd: int, path: str, identity: tuple[int, int]) -> OpenFile:
         """Keep a newly opened file; makes room first."""
         self.shrink(self._limit - 1)
-        file = self._files[path] = OpenFile(fd, path, identity)
+        file = self._files[path] = OpenFile(fd, path, identity, self._directory)
         return file
 
-    def shrink(self, limit: int) -> bool:
-        """Close files until at most ``limit`` are open, clean ones first; False if none was."""
-        if len(self._files) <= limit:
-            return False
-        for path in [p for p, file in self._files.items() if not file.dirty]:
-            if len(self._files) <= limit:
-                return True
-            self.drop(path)
-        while len(self._files) > limit:
-            self.drop(next(iter(self._files)))
-        return True
+    def shrink(self, limit: int) -> None:
+        """Close files until at most ``limit`` are open, clean ones first."""
+        self._close(len(self._files) - limit, list(self._files))
+
+    def make_room(self, keep: str) -> bool:
+        """Close half of the files, but not the one of a path; False if there was no other.
+
+        Whoever tries again after each True comes to an end, since every time there are fewer.
+        """
+        others = [path for path in self._files if path != keep]
+        self._close((len(others) + 1) // 2, others)
+        return bool(others)
+
+    def _close(self, count: int, paths: list[str]) -> None:
+        if count > 0:
+            for path in sorted(paths, key=lambda path: self._files[path].dirty)[:count]:
+                self.drop(path)
 
     def drop(self, path: str) -> None:
         """Close one file, what is unsynced in it synced."""

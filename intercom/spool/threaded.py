@@ -29,7 +29,7 @@ from intercom.spool.format import split_name
 from intercom.spool.groupsync import GroupSync
 from intercom.spool.held import HeldEntries
 from intercom.spool.inboxfile import InboxFile
-from intercom.spool.known import sight
+from intercom.spool.known import forgotten, sight
 from intercom.spool.requests import InboxRequests
 from intercom.spool.store import Store, Work
 from intercom.spool.watch import DirectoryWatch
@@ -207,6 +207,13 @@ class ThreadedSpool:
         found = self._reader.do(sight, self._paths, self._calls, names, self._clock())
         found.addCallback(lambda sessions: self._tell("seen", sessions))
         found.addErrback(self._bug)
+        gone = self._reader.do(forgotten, self._paths, self._calls, names)
+        gone.addCallback(self._miss)
+        gone.addErrback(self._bug)
+
+    def _miss(self, sessions: list[str]) -> None:
+        if sessions:
+            self._tell("forgotten", sessions)
 
     # -- reading ------------------------------------------------------------------------------
 

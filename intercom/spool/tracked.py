@@ -75,6 +75,10 @@ class TrackedInbox:
         """Whether the file is as we left it, as far as can be told without its lock."""
         return self.end == found.st_size and self._identity == (found.st_dev, found.st_ino)
 
+    def is_new(self, file: OpenFile, found: os.stat_result) -> bool:
+        """Whether the file is empty or not the one that we knew: nobody may know it any more."""
+        return not found.st_size or (self.end >= 0 and file.identity != self._identity)
+
     def catch_up(self, file: OpenFile, found: os.stat_result, now: float, news: News) -> bool:
         """Take note of resets, and report others' lines; False if there are more of them.
 
@@ -85,7 +89,7 @@ class TrackedInbox:
         if self.end < 0:
             self._first_look(fd, found, now)
         elif file.identity != self._identity or size < self.end:
-            self._reset(fd, size)
+            self._reset(fd, size)  # a new file may have the old one's number
         elif self._book.stamp() != self._stamp:
             generation = self._book.settle(fd, size, at_least=self.generation).generation
             if generation != self.generation:
@@ -129,8 +133,16 @@ class TrackedInbox:
             self._remember(cutter.records)
 
     def _reset(self, fd: int, size: int) -> None:
-        """Somebody emptied or replaced the inbox: all that is in it now is new."""
-        position = self._book.settle(fd, size, at_least=raise_generation(self.generation))
+        """Somebody emptied or replaced the inbox: all that is in it now is new.
+
+        Where nothing but the inbox is left of the session it was forgotten: its generations
+        begin anew, and nothing is written that would make it known again.
+        """
+        if self._book.is_blank():
+            self._recent.forget(self.session)
+            position = self._book.settle(fd, size)
+        else:
+            position = self._book.settle(fd, size, at_least=raise_generation(self.generation))
         self.generation, self.end = position.generation, 0
         self._stamp = self._book.stamp()
 

@@ -1,8 +1,9 @@
 """Which files of a channel others have changed: inotify where there is one, and a slow poll.
 
-Descriptors that we keep open are silent, since only closing a written file and putting one
-in place are asked for. inotify may lose events, and sees nothing of other machines or of
-some container mounts, so the directory is also compared with how it was, every two seconds.
+Descriptors that we keep open are silent, since only closing a written file, putting one in
+place and taking one away are asked for. inotify may lose events, and sees nothing of other
+machines or of some container mounts, so the directory is also compared with how it was, every
+two seconds.
 A name may be told more often than it changed; whoever is told looks for himself.
 """
 
@@ -46,7 +47,7 @@ class Snapshot:
         self._files: dict[str, tuple[int, int, int]] = {}
 
     def changed(self) -> list[str]:
-        """Names of sessions' files that are new or changed since the last call."""
+        """Names of sessions' files that are new, changed or gone since the last call."""
         began = time.monotonic()
         files: dict[str, tuple[int, int, int]] = {}
         with os.scandir(self._directory) as entries:
@@ -60,7 +61,8 @@ class Snapshot:
                 files[entry.name] = (found.st_ino, found.st_size, found.st_mtime_ns)
         before, self._files = self._files, files
         self.took = time.monotonic() - began
-        return [name for name, now in files.items() if before.get(name) != now]
+        gone = [name for name in before if name not in files]
+        return [name for name, now in files.items() if before.get(name) != now] + gone
 
 
 class DirectoryWatch:
@@ -132,7 +134,10 @@ class DirectoryWatch:
             watch = inotify.INotify(self._reactor)
             watch.watch(
                 FilePath(self._directory),
-                inotify.IN_CLOSE_WRITE | inotify.IN_MOVED_TO,
+                inotify.IN_CLOSE_WRITE
+                | inotify.IN_MOVED_TO
+                | inotify.IN_MOVED_FROM
+                | inotify.IN_DELETE,
                 callbacks=[self._noticed],
             )
         except (OSError, inotify.INotifyError) as error:

@@ -16,7 +16,9 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from intercom.election.flock import FlockElection, already_led, is_led
+from intercom.election import locks
+from intercom.election.flock import FlockElection
+from intercom.election.locks import already_led, is_led
 from intercom.election.memory import MemoryElection, Venue
 from intercom.errors import AlreadyLed, CannotCreate, UnsafePlace
 from intercom.interfaces import IElection
@@ -203,16 +205,16 @@ class FlockElectionTests(ElectionContract, SynchronousTestCase):
         """After locking, path and descriptor must be the same file, else all starts again."""
         one = self.contender()
         replaced = []
-        open_lock = one._open_lock
+        open_lock_file = locks.open_lock_file
 
-        def open_late() -> int:
-            fd = open_lock()
+        def open_late(paths: ChannelPaths) -> int:
+            fd = open_lock_file(paths)
             if not replaced:
                 replaced.append(fd)
                 self.depose()
             return fd
 
-        self.patch(one, "_open_lock", open_late)
+        self.patch(locks, "open_lock_file", open_late)
         campaign = one.campaign()
         self.assertNoResult(campaign)
         self.pass_time(0.05)
@@ -317,7 +319,7 @@ def test_whatever_stands_in_the_lock_file_the_leader_is_named(
 
 
 def test_the_dead_are_not_named_as_leaders(channel_dir: Any) -> None:
-    """An original hub leaves in the lock file what a killed one wrote, and publishes its own pid."""
+    """An original hub leaves in the lock file what a killed one wrote, and publishes its pid."""
     paths = ChannelPaths(str(channel_dir), "x")
     paths.prepare()
     gone = subprocess.Popen(["true"])

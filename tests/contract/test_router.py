@@ -164,6 +164,9 @@ class PlainRouter:
     def drained(self, connection: int, now: float) -> list[fx.Effect]:
         return []
 
+    def forgotten(self, sessions: Sequence[str], now: float) -> list[fx.Effect]:
+        return []
+
     def seen(self, sessions: dict[str, float | None], now: float) -> list[fx.Effect]:
         return []
 
@@ -308,6 +311,7 @@ def test_connections_that_are_gone_are_ignored(router: Any) -> None:
     assert router.paused(9, 0.0) == []
     assert router.drained(9, 0.0) == []
     assert router.seen({}, 0.0) == []
+    assert router.forgotten(["nobody"], 0.0) == []
     assert router.tick(0.0) == []
 
 

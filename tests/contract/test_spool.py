@@ -24,6 +24,7 @@ from intercom.records import Appeared, Entry, Position, Refused, Written
 from intercom.spool.calls import FileCalls
 from intercom.spool.memory import MemorySpool
 from intercom.spool.threaded import ThreadedSpool
+from intercom.spool.watch import INTERVAL
 from intercom.spool.worker import MemoryWorker
 from intercom.wire.envelope import MAX_LINE, identify, make
 
@@ -58,6 +59,7 @@ class Recorder:
         self.safe: dict[int, str] = {}
         self.unsafe: dict[int, str] = {}
         self.sightings: list[dict[str, float | None]] = []
+        self.gone: list[str] = []
         self.log: list[str] = []
         self.decided: dict[int, Written | Refused] = {}
 
@@ -85,6 +87,9 @@ class Recorder:
 
     def seen(self, sessions: dict[str, float | None]) -> None:
         self.sightings.append(sessions)
+
+    def forgotten(self, sessions: Sequence[str]) -> None:
+        self.gone += sessions
 
     def told(self) -> list[Any]:
         """Outcomes in short: tickets written, codes of refusals, others' lines; then forgets."""
@@ -115,6 +120,10 @@ class SpoolContract:
 
     def others_append(self, data: bytes) -> None:
         """Append to bob's inbox as another program does."""
+        raise NotImplementedError
+
+    def others_forget(self) -> None:
+        """Take bob's files away as another program does, and let it be noticed."""
         raise NotImplementedError
 
     def lock(self) -> None:
@@ -230,6 +239,20 @@ class SpoolContract:
         self.now(self.spool.enrol("bob"))
         self.append(entry(4, only_known=True), entry(5, ask_known=True))
         self.assertTrue(self.listener.decided[4].known and self.listener.decided[5].known)
+
+    def test_a_session_whose_files_are_taken_away_is_a_stranger_again(self: Any) -> None:
+        self.open()
+        self.now(self.spool.enrol("bob"))
+        self.append(entry(1, ask_known=True))
+        self.assertTrue(self.listener.decided[1].known)
+        self.others_forget()
+        self.run_all()
+        self.clock.advance(1.0)
+        self.run_all()
+        self.assertEqual(set(self.listener.gone), {"bob"})
+        self.append(entry(2, ask_known=True), entry(3, only_known=True))
+        self.assertFalse(self.listener.decided[2].known)
+        self.assertEqual(self.listener.decided[3].code, "TARGET_NOT_FOUND")
 
     def test_a_refused_stranger_leaves_nothing(self: Any) -> None:
         self.open()
@@ -466,6 +489,13 @@ class ThreadedSpoolTests(SpoolContract, SynchronousTestCase):
         with open(self.paths.inbox("bob"), "ab") as file:
             file.write(data)
 
+    def others_forget(self) -> None:
+        self.clock.advance(INTERVAL)  # no inotify with this clock
+        self.run_all()
+        for path in (self.paths.meta("bob"), self.paths.inbox("bob")):
+            os.unlink(path)
+        self.clock.advance(INTERVAL)
+
     def lock(self) -> None:
         self.held = os.open(self.paths.inbox("bob"), os.O_RDONLY)
         fcntl.flock(self.held, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -495,6 +525,9 @@ class MemorySpoolTests(SpoolContract, SynchronousTestCase):
 
     def others_append(self, data: bytes) -> None:
         self.spool.others_append("bob", data)
+
+    def others_forget(self) -> None:
+        self.spool.others_forget("bob")
 
     def lock(self) -> None:
         self.spool.locked.add("bob")

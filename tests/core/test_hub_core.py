@@ -259,6 +259,23 @@ def test_a_sender_with_the_token_joins_its_listening_session_without_counting() 
     assert pushes(scene.write(effects), sender) == []
 
 
+def test_who_only_looks_in_claims_no_session() -> None:
+    """A ``list`` that names nobody is answered as often as it is asked, and is no presence."""
+    scene = Scene()
+    ada = scene.join("ada", "cursor")
+    looker = scene.connect()
+    for number in range(2):
+        effects = scene.say(looker, ListSessions(f"l{number}"))
+        listing = one(effects, fx.Answer, looker, Sessions)
+        assert (listing.session, listing.reply_to) == ("unknown", f"l{number}")
+        assert [row.session for row in listing.live] == ["ada"]
+        assert len(effects) == 1
+    assert scene.core.claim_of(looker) is None
+    one(scene.admit(scene.say(looker, Register("r", "bob"))), fx.Answer, looker, Welcome)
+    listing = one(scene.say(ada, ListSessions("l")), fx.Answer, ada, Sessions)
+    assert [row.session for row in listing.live] == ["ada", "bob"]
+
+
 @pytest.mark.parametrize("shown", [None, "wrong"])
 def test_a_sender_without_the_token_is_refused(shown: str | None) -> None:
     scene = Scene()
@@ -495,6 +512,29 @@ def test_a_name_that_nobody_ever_used_is_stored_with_a_warning_and_the_nearest()
     scene.write(effects, known=False)
     receipt = one(scene.store(effects), fx.Answer, ada, Receipt)
     assert (receipt.state, receipt.known, receipt.nearest) == ("stored", False, ("engineer",))
+
+
+def test_a_name_that_was_forgotten_is_unknown_again() -> None:
+    scene = Scene()
+    scene.core.seen({"engineer": 5.0}, scene.now)
+    ada = scene.join("ada", "receipts")
+    scene.core.forgotten(["engineer", "ada"], scene.now)
+    listed = one(scene.say(ada, ListSessions("l")), fx.Answer, ada, Sessions)
+    assert listed.absent == ()
+    assert [row.session for row in listed.live] == ["ada"]
+    assert kinds(scene.say(ada, chat("ada", "*")), fx.AppendEntry) == []
+
+
+def test_a_name_that_the_files_do_not_know_is_forgotten_at_once() -> None:
+    """Before anybody else has told: the next listing and the next sender hear the same."""
+    scene = Scene()
+    scene.core.seen({"engineer": 5.0}, scene.now)
+    ada = scene.join("ada", "receipts")
+    effects = scene.say(ada, chat("ada", "engineer"))
+    assert kinds(effects, fx.AppendEntry)[0].entry.ask_known
+    scene.write(effects, known=False)
+    assert one(scene.store(effects), fx.Answer, ada, Receipt).known is False
+    assert one(scene.say(ada, ListSessions("l")), fx.Answer, ada, Sessions).absent == ()
 
 
 def test_strict_refuses_an_unknown_name() -> None:

@@ -109,9 +109,9 @@ class BrokenCalls(FileCalls):
         self._step("rename")
         super().rename(source, target)
 
-    def sync_directory(self, path: str) -> None:
+    def sync_directory(self, fd: int) -> None:
         self._step("sync_directory")
-        super().sync_directory(path)
+        super().sync_directory(fd)
 
 
 @pytest.fixture

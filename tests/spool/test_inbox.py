@@ -311,6 +311,20 @@ def test_in_a_file_that_became_smaller_all_of_it_is_looked_at(
     assert inbox.append(message("m2"), sender="ann", message_id="m2", after=100_000)
 
 
+def test_a_message_is_found_where_it_may_stand(paths: ChannelPaths, message: Message) -> None:
+    ids = ["m0", "m1", "m2"]
+    lines = [message(one) for one in ids]
+    with Inbox(paths, "bob") as inbox:
+        assert inbox.find("ann", "m0") is None
+        put(paths, b"no json\n" + b"\n".join(lines) + b"\n" + lines[0][:-9])
+        assert [inbox.find("ann", one) for one in ids] == lines
+        assert inbox.find("eve", ids[0]) is None
+        behind = 8 + len(lines[0]) + 1
+        assert inbox.find("ann", ids[0], behind) is None
+        assert inbox.find("ann", ids[1], behind) == lines[1]
+        assert inbox.find("ann", ids[0], 1 << 30) == lines[0]  # it was emptied since
+
+
 def test_an_append_ends_the_torn_line_of_a_dead_writer(
     paths: ChannelPaths, message: Message
 ) -> None:
@@ -405,6 +419,29 @@ def test_whoever_waited_for_the_lock_of_a_replaced_file_uses_the_new_one(
     finally:
         os.close(old)
     assert [r.line for r in inbox.read().records] == [message("new"), message("m1")]
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["replaced", "removed"])
+def test_a_file_replaced_between_opening_and_locking_is_not_written_to(
+    paths: ChannelPaths, message: Message, calls: Any, gone: bool
+) -> None:
+    put(paths, message("old") + b"\n")
+    lock, tries = calls.lock, []
+
+    def replace_then_lock(fd: int, exclusive: bool) -> bool:
+        tries.append(fd)
+        if len(tries) == 1:
+            os.unlink(paths.inbox("bob"))
+            if not gone:
+                put(paths, message("new") + b"\n")
+        return bool(lock(fd, exclusive))
+
+    calls.lock = replace_then_lock
+    inbox = Inbox(paths, "bob", calls=calls)
+    assert inbox.append(message("m1"), sender="ann", message_id="m1")
+    assert len(tries) == 2
+    lines = [record.line for record in Inbox(paths, "bob").read().records]
+    assert lines == ([] if gone else [message("new")]) + [message("m1")]
 
 
 def test_an_inbox_that_is_a_link_is_refused(paths: ChannelPaths, message: Message) -> None:

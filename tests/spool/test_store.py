@@ -11,7 +11,8 @@ import stat
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -280,6 +281,21 @@ def test_a_long_name_is_found_by_what_its_files_say(
     assert list(Store(paths).start()) == [name]
 
 
+def test_a_link_in_place_of_a_small_file_stops_no_look(
+    paths: ChannelPaths, message: Message
+) -> None:
+    name = "long " * 25
+    os.symlink("/etc/hostname", paths.meta(name))
+    others_append(paths, message("o0") + b"\n")
+    store = Store(paths)
+    assert store.start() == {}
+    encoded = os.path.basename(paths.inbox(name))[len("inbox_") : -len(".ndjson")]
+    others_append(paths, message("o1") + b"\n", name)
+    others_append(paths, message("o1") + b"\n")
+    assert told(store.work([encoded, "bob"], [])) == [("appeared", "bob", [message("o1")])]
+    store.close()
+
+
 def test_news_of_any_size_comes_in_bounded_pieces(
     store: Store, paths: ChannelPaths, entry: MakeEntry, message: Message
 ) -> None:
@@ -307,6 +323,8 @@ def test_news_of_any_size_comes_in_bounded_pieces(
 def test_a_reset_by_others_raises_the_generation(
     store: Store, paths: ChannelPaths, entry: MakeEntry, message: Message, how: str
 ) -> None:
+    """Of a session that is known; see below for one that was forgotten."""
+    Inbox(paths, "bob").enrol()
     store.append_batch([entry(n) for n in range(3)])
     grown = b"".join(message(f"o{n}", "12345678") + b"\n" for n in range(9))
     path = paths.inbox("bob")
@@ -326,6 +344,46 @@ def test_a_reset_by_others_raises_the_generation(
     batch = Inbox(paths, "bob").read()
     assert batch.start == Position(2, 0)
     assert batch.records[-1].line == entry(7).line
+
+
+def test_a_forgotten_session_begins_anew_and_is_known_to_nobody(
+    store: Store, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    """Whoever writes to it afterwards is told; what it had held is no duplicate any more."""
+    Inbox(paths, "bob").enrol()
+    assert [o.known for o in store.append_batch([entry(1, ask_known=True)]).outcomes] == [True]  # type: ignore[union-attr]
+    os.unlink(paths.meta("bob"))
+    os.unlink(paths.inbox("bob"))
+    for _ in range(2):
+        (outcome,) = store.append_batch([entry(1, ask_known=True)]).outcomes
+        assert isinstance(outcome, Written)
+        assert not outcome.known
+        assert (outcome.generation, outcome.record.start) == (1, 0)
+        assert content(paths) == entry(1).line + b"\n"
+    assert not os.path.exists(paths.meta("bob"))
+    (strict,) = store.append_batch([entry(2, ask_known=True, only_known=True)]).outcomes
+    assert isinstance(strict, Refused)
+    assert strict.code == "TARGET_NOT_FOUND"
+
+
+def test_a_session_forgotten_between_the_question_and_the_lock_is_not_called_known(
+    store: Store, paths: ChannelPaths, entry: MakeEntry, calls: Any
+) -> None:
+    """The answer is that of the file into which the message goes."""
+    Inbox(paths, "bob").enrol()
+    store.append_batch([entry(1)])
+    lock = calls.lock
+
+    def forget_first(fd: int, exclusive: bool) -> bool:
+        calls.lock = lock
+        os.unlink(paths.meta("bob"))
+        os.unlink(paths.inbox("bob"))
+        return bool(lock(fd, exclusive))
+
+    calls.lock = forget_first
+    (outcome,) = store.append_batch([entry(2, ask_known=True)]).outcomes
+    assert isinstance(outcome, Written)
+    assert not outcome.known
 
 
 def test_an_emptying_by_another_process_is_noticed_even_if_the_file_grew_again(
@@ -497,13 +555,13 @@ def test_a_file_size_limit_of_the_system_tears_no_line(paths: ChannelPaths) -> N
 def test_few_files_are_kept_open_and_none_unsynced_is_lost(
     paths: ChannelPaths, entry: MakeEntry, calls: Any, message: Message
 ) -> None:
+    before = len(os.listdir("/proc/self/fd"))
     store = Store(paths, calls, open_files=4)
     store.start()
-    before = len(os.listdir("/proc/self/fd"))
     batch = [entry(n, inbox=f"s{n}") for n in range(30)]
     work = store.append_batch(batch)
     assert len(told(work)) == 30
-    assert len(os.listdir("/proc/self/fd")) - before <= 4
+    assert len(os.listdir("/proc/self/fd")) - before <= 5  # and the directory
     assert sum(file.dirty for file, _ in work.claims) == 4  # the others were synced
     assert calls.log.count("sync") == 26
     # What others did to a file that was closed meanwhile is noticed all the same.
@@ -517,17 +575,55 @@ def test_few_files_are_kept_open_and_none_unsynced_is_lost(
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_running_out_of_descriptors_closes_some(paths: ChannelPaths, entry: MakeEntry) -> None:
-    store = Store(paths, open_files=200)
-    store.start()
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """Let this process open so many more files, whatever gaps there are in what it holds."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = max(int(fd) for fd in os.listdir("/proc/self/fd")) + 1
-    resource.setrlimit(resource.RLIMIT_NOFILE, (taken + 12, hard))
+    highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))
+    fillers = [os.open(os.devnull, os.O_RDONLY)]
+    while fillers[-1] < highest:
+        fillers.append(os.open(os.devnull, os.O_RDONLY))
+    top = max(highest, fillers[-1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (top + 1 + count, hard))
     try:
-        work = store.append_batch([entry(n, inbox=f"s{n}") for n in range(40)])
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert told(work) == [("written", n, "new") for n in range(40)]
+        for fd in fillers:
+            os.close(fd)
+
+
+@pytest.mark.parametrize("left", [2, 3, 4, 5, 12])
+def test_running_out_of_descriptors_closes_some_and_fails_nothing(
+    paths: ChannelPaths, entry: MakeEntry, message: Message, left: int
+) -> None:
+    store = Store(paths, open_files=200)
+    store.start()
+    others_append(paths, message("o1") + b"\n", "s7")
+    with descriptors_left(left):
+        work = store.append_batch([entry(n, inbox=f"s{n}") for n in range(40)])
+        kept = len(store._files)
+        others_append(paths, message("o2") + b"\n", "s1")
+        looked = store.work(["s1"], [])
+    assert kept <= left  # the limit did bite: all forty would have been kept
+    news = ("appeared", "s7", [message("o1")])
+    expected: list[tuple[Any, ...]] = [("written", n, "new") for n in range(40)]
+    assert told(work) == [*expected[:7], news, *expected[7:]]
+    assert told(looked) == [("appeared", "s1", [message("o2")])]
+    assert [file.failed for file, _ in work.claims if file.failed] == []
+    store.close()
+    assert not any(file.dirty for file, _ in work.claims)
+
+
+def test_without_any_descriptor_an_entry_is_refused_once(
+    paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    store = Store(paths)
+    store.start()
+    batch = [entry(1), entry(2, only_known=True), entry(3, line=b"{}\n")]
+    with descriptors_left(0):
+        work = store.append_batch(batch)
+    assert told(work) == [("refused", n, "SPOOL_FAILED") for n in (1, 2, 3)]
     store.close()
 
 

@@ -46,6 +46,9 @@ class Listener:
     def seen(self, sessions: dict[str, float | None]) -> None:
         self.events.append(("seen", sessions))
 
+    def forgotten(self, sessions: Sequence[str]) -> None:
+        self.events.append(("forgotten", list(sessions)))
+
 
 class Bench:
     """A spool whose threads and clock go step by step."""
@@ -254,7 +257,7 @@ def test_commits_of_one_inbox_are_done_together(bench: Bench, entry: MakeEntry) 
     assert Inbox(bench.spool._paths, "bob").unread() == 0
 
 
-def test_a_large_inbox_is_emptied_when_it_is_read(
+def test_a_large_inbox_is_emptied_ten_minutes_after_it_was_read(
     bench: Bench, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "WORTH_EMPTYING", 4000)
@@ -269,6 +272,12 @@ def test_a_large_inbox_is_emptied_when_it_is_read(
     last = bench.spool.commit("bob", Position(1, size))
     bench.run_all()
     assert last.result == Position(1, size)
+    bench.clock.advance(requests.QUIET_S - 1)
+    bench.run_all()
+    # a sender whose hub dies now may send again what stands there
+    assert os.path.getsize(bench.spool._paths.inbox("bob")) == size
+    bench.clock.advance(1)
+    bench.run_all()
     assert os.path.getsize(bench.spool._paths.inbox("bob")) == 0
     bench.told()
     bench.spool.append([entry(50)])
@@ -276,6 +285,36 @@ def test_a_large_inbox_is_emptied_when_it_is_read(
     again = bench.spool.read("bob", None, 9999)
     bench.run_all()
     assert (again.result.start, len(again.result.records)) == (Position(2, 0), 1)
+
+
+def test_an_inbox_that_has_grown_too_large_is_emptied_at_once(
+    bench: Bench, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "WORTH_EMPTYING", 1000)
+    monkeypatch.setattr(requests, "TOO_LARGE", 4000)
+    bench.spool.append([entry(n, "x" * 300) for n in range(20)])
+    bench.run_all()
+    size = os.path.getsize(bench.spool._paths.inbox("bob"))
+    bench.spool.commit("bob", Position(1, size))
+    bench.run_all()
+    bench.clock.advance(0)
+    bench.run_all()
+    assert os.path.getsize(bench.spool._paths.inbox("bob")) == 0
+
+
+def test_a_spool_that_closes_empties_nothing_later(
+    bench: Bench, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "WORTH_EMPTYING", 4000)
+    bench.spool.append([entry(n, "x" * 300) for n in range(20)])
+    bench.run_all()
+    size = os.path.getsize(bench.spool._paths.inbox("bob"))
+    bench.spool.commit("bob", Position(1, size))
+    bench.run_all()
+    bench.spool.close()
+    bench.run_all()
+    assert bench.clock.getDelayedCalls() == []
+    assert os.path.getsize(bench.spool._paths.inbox("bob")) == size
 
 
 def test_an_unreadable_position_is_looked_at_three_times(

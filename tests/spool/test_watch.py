@@ -30,6 +30,7 @@ class Listener:
         self.tickets: list[int] = []
         self.safe: list[int] = []
         self.sessions: dict[str, float | None] = {}
+        self.gone: list[str] = []
 
     def written(self, outcomes: Iterable[Any]) -> None:
         for outcome in outcomes:
@@ -46,6 +47,9 @@ class Listener:
 
     def seen(self, sessions: dict[str, float | None]) -> None:
         self.sessions.update(sessions)
+
+    def forgotten(self, sessions: Iterable[str]) -> None:
+        self.gone += sessions
 
 
 async def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> float:
@@ -85,6 +89,8 @@ async def test_a_line_that_a_client_appends_is_noticed_once(
         Inbox(paths, "eve").commit(Position(1, 0))
         await wait_until(lambda: "eve" in listener.sessions)
         assert listener.sessions["eve"] is not None
+        os.unlink(paths.offset("eve"))
+        await wait_until(lambda: "eve" in listener.gone)
         await deferLater(reactor, watch.INTERVAL + 0.3)  # a poll in between tells nothing twice
         assert sorted(listener.lines) == [message("m1"), message("m2"), message("m3")]
     finally:
@@ -159,7 +165,7 @@ async def test_a_watch_goes_on_when_the_directory_is_gone(
     await worker.quit()
 
 
-def test_a_snapshot_tells_what_is_new_or_changed(paths: ChannelPaths) -> None:
+def test_a_snapshot_tells_what_is_new_changed_or_gone(paths: ChannelPaths) -> None:
     snapshot = Snapshot(paths.directory)
     for name in ("inbox_a.ndjson", "offset_a.json", "hub.log"):
         with open(paths.file(name), "w"):
@@ -169,4 +175,5 @@ def test_a_snapshot_tells_what_is_new_or_changed(paths: ChannelPaths) -> None:
     with open(paths.inbox("a"), "a") as file:
         file.write("x")
     os.unlink(paths.offset("a"))
-    assert snapshot.changed() == ["inbox_a.ndjson"]
+    assert snapshot.changed() == ["inbox_a.ndjson", "offset_a.json"]
+    assert snapshot.changed() == []
