@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import socket
 import time
@@ -12,7 +13,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from intercom.client.dial import ConnectionLost, leader_pid, peer_credentials, silent
+from intercom import __version__
+from intercom.client.dial import ConnectionLost, peer_credentials, silent
+from intercom.election.locks import leader
 from intercom.errors import CLOSING_CODES, IntercomError, ProtocolError
 from intercom.paths import ChannelPaths
 from intercom.wire import envelope
@@ -126,10 +129,22 @@ class HubConnection:
         self.peers = [str(peer) for peer in payload.get("peers", ())]
 
     @property
+    def outdated(self) -> str:
+        """What to say of a hub that is older than this program, empty where it is not."""
+        version = str(self.hub.get("version", ""))
+        if not _numbers(version) or _numbers(version) >= _numbers(__version__):
+            return ""
+        return (
+            f"the hub of channel {self._paths.name!r} ({version}, pid {self.pid}) is older than "
+            f"this command ({__version__})\n  replace it: intercom --dir {self._paths.base} "
+            f"--channel {self._paths.name} hub restart"
+        )
+
+    @property
     def pid(self) -> int | None:
         """The process that listens at the other end, None where the kernel cannot say."""
         credentials = peer_credentials(self._socket)
-        return (credentials[0] if credentials else None) or leader_pid(self._paths)
+        return (credentials[0] if credentials else None) or leader(self._paths).get("pid")
 
     def say(
         self,
@@ -271,6 +286,12 @@ class HubConnection:
                 self._lines.append(Received(b"", None))
             elif line:
                 self._lines.append(_read(line))
+
+
+def _numbers(version: str) -> list[int]:
+    """The numbers that a version begins with, by which versions compare; empty if it has none."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return [int(part) for part in found[0].split(".")] if found else []
 
 
 def _read(line: bytes) -> Received:

@@ -10,16 +10,15 @@ Nothing here ever removes a file: only the holder of ``hub.lock`` does.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import socket
 import stat
 import struct
 import time
-from typing import Any
 
-from intercom.errors import HubUnavailable, IntercomError, UnsafePlace
-from intercom.paths import ChannelPaths, read_private
+from intercom.election.locks import leader
+from intercom.errors import HubUnavailable, UnsafePlace
+from intercom.paths import ChannelPaths
 from intercom.private import described
 
 #: Seconds to wait for the connection.
@@ -84,7 +83,7 @@ def _check_file(path: str) -> None:
         what = "is a symbolic link" if stat.S_ISLNK(found.st_mode) else "is another user's"
         raise UnsafePlace(
             f"{path} {what} ({described(found)}); nothing was sent to it",
-            remedy=f"look at who put it there, and remove it: {path}",
+            remedy=f"look at who put it there: ls -l {path}; then remove it: rm {path}",
         )
 
 
@@ -115,19 +114,20 @@ def _unreachable(paths: ChannelPaths, error: OSError) -> HubUnavailable:
         return HubUnavailable(
             f"this process may not use the hub's socket {paths.socket} ({error.strerror}); "
             f"it probably runs in a sandbox",
-            remedy="allow Unix sockets for it; direct messages and poll work without",
+            remedy="allow Unix sockets for it; without them work: intercom send --to NAME, and "
+            "intercom poll",
             details={"cause": "denied"},
         )
     if error.errno in _ABSENT:
         return HubUnavailable(
             f"no hub runs for channel {name!r}: there is no socket {paths.socket}",
-            remedy=f"start one: intercom --dir {paths.base} --channel {name} daemon",
+            remedy=f"start one: intercom --dir {paths.base} --channel {name} hub start",
             details={"cause": "absent"},
         )
     if error.errno == errno.ECONNREFUSED:
         return HubUnavailable(
             f"the hub of channel {name!r} is gone: nobody listens at {paths.socket}",
-            remedy=f"start another: intercom --dir {paths.base} --channel {name} daemon",
+            remedy=f"start another: intercom --dir {paths.base} --channel {name} hub start",
             details={"cause": "refused"},
         )
     if isinstance(error, TimeoutError):
@@ -137,28 +137,12 @@ def _unreachable(paths: ChannelPaths, error: OSError) -> HubUnavailable:
     )
 
 
-def leader_pid(paths: ChannelPaths) -> int | None:
-    """The pid that the hub wrote into its lock file, None where that is not to be read.
-
-    One that names no process was left by a dead hub, whose successor wrote nothing.
-    """
-    try:
-        written: Any = json.loads(read_private(paths.lock) or b"")
-        pid = int(written["pid"])
-        os.kill(pid, 0)
-    except PermissionError:
-        return pid
-    except (IntercomError, OSError, ValueError, TypeError, KeyError):
-        return None
-    return pid
-
-
 def silent(paths: ChannelPaths, pid: int | None) -> HubUnavailable:
     """What to say of a hub that takes connections and does not answer.
 
     :param pid: who listens, as far as the kernel told: the lock file may name a dead one.
     """
-    pid = pid or leader_pid(paths)
+    pid = pid or leader(paths).get("pid")
     who = f" (pid {pid})" if pid else ""
     return HubUnavailable(
         f"the hub of channel {paths.name!r}{who} accepts connections but does not answer; "

@@ -11,6 +11,7 @@ no change from one way to the other loses a message.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import time
@@ -115,6 +116,8 @@ class Listener:
         self._retry = RETRY_FIRST
         self._trouble: IntercomError | None = None
         self._lost_at: float | None = None
+        self._lost_original = False
+        self._outdated = False
 
     def run(self) -> None:
         """Listen until the deadline, or with ``once`` until something was shown.
@@ -134,6 +137,7 @@ class Listener:
                         self._serve(hub)
                 except ConnectionLost:
                     self._lost_at = time.monotonic()
+                    self._lost_original = hub.original
                     if self._lost_at - begun > STEADY:
                         self._retry = RETRY_FIRST
                     self._follow(self._lost_at + self._pause(), None)
@@ -166,12 +170,17 @@ class Listener:
         if self._trouble is not None:
             self._audience.note(f"connected to the hub of channel {self._paths.name!r}")
         self._trouble = None
+        if hub.outdated and not self._outdated:
+            self._audience.note(hub.outdated)
+            self._outdated = True
         return hub
 
     def _bears(self, error: IntercomError) -> bool:
         """Whether to go on, on the file, in spite of this."""
         if error.code == "SESSION_COLLISION":
-            return self._lost_at is not None and time.monotonic() - self._lost_at < COLLISION_GRACE
+            # An original hub notices that we are gone when the peer it waits for has read on.
+            grace = math.inf if self._lost_original else COLLISION_GRACE
+            return self._lost_at is not None and time.monotonic() - self._lost_at < grace
         if isinstance(error, ConnectionLost) or error.retryable:
             return True
         if not isinstance(error, HubUnavailable | CannotCreate):

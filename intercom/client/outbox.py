@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from socket import socket
 from typing import Any
 
@@ -18,6 +18,7 @@ from intercom.client import desk
 from intercom.client.blocking import HubConnection, new_id, refusal
 from intercom.client.dial import ConnectionLost
 from intercom.client.spawn import ensure_hub
+from intercom.election.locks import is_original
 from intercom.errors import CannotCreate, HubUnavailable, IntercomError, ProtocolError
 from intercom.names import EVERYONE, check_session, file_name, nearest
 from intercom.paths import ChannelPaths, file_level
@@ -68,7 +69,9 @@ class Outcome:
     :ivar status: ``sent`` (through a hub) or ``spooled_offline`` (through the inbox file).
     :ivar state: ``stored``, or None where the hub (an original one) does not say.
     :ivar level: durability reached; ``live``: recipients that were connected and reading.
-    :ivar reason: why no hub took it, and ``cause`` in one word; empty if one did.
+    :ivar reason: why no hub took it, ``cause`` in one word, and what may be done about it
+        (``remedy``); empty if one did.
+    :ivar outdated: what to say of a hub that is older than this program, or empty.
     """
 
     status: str
@@ -82,6 +85,8 @@ class Outcome:
     failed: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
     cause: str = ""
+    remedy: str = ""
+    outdated: str = ""
 
     def fields(self) -> dict[str, Any]:
         """For output: all that is always there, and the rest where it says something."""
@@ -99,6 +104,7 @@ class Outcome:
             "failed": self.failed,
             "reason": self.reason,
             "cause": self.cause,
+            "remedy": self.remedy,
         }
         return shown | {name: value for name, value in extra.items() if value}
 
@@ -138,7 +144,10 @@ def compose(
         envelope.parse(line)
     except ProtocolError as error:
         if error.code == "LINE_TOO_LONG":
-            error.remedy = "put the text into a file that both can read, and send its path"
+            error.remedy = (
+                "put the text into a file that both can read, and send its path: "
+                "intercom send --text PATH"
+            )
         raise
     return Letter(line, message_id, sender, to, after, strict)
 
@@ -187,7 +196,8 @@ def _through_hub(
             return _without_receipt(paths, letter, hub)
         hub.send_line(letter.line)
         patience = max(0.5, min(RECEIPT_TIMEOUT, deadline - time.monotonic()))
-        return outcome_of(hub.answer_to(letter.message_id, patience).payload)
+        outcome = outcome_of(hub.answer_to(letter.message_id, patience).payload)
+        return replace(outcome, outdated=hub.outdated)
 
 
 def outcome_of(receipt: dict[str, Any]) -> Outcome:
@@ -228,7 +238,7 @@ def settled_before(paths: ChannelPaths, letter: Letter) -> Outcome | None:
     if reason:
         raise HubUnavailable(
             f"the hub of channel {paths.name!r} is one of the original mesh, which {reason}",
-            remedy="end it; the next command starts a hub of intercom",
+            remedy="end it: intercom hub stop; the next command starts a hub of intercom",
             details={"cause": "original"},
         )
     if letter.broadcast:
@@ -288,7 +298,7 @@ def _stands_in_inbox(paths: ChannelPaths, letter: Letter, after: int) -> bool:
         raise IntercomError(
             f"the message id {letter.message_id!r} was used for other content before",
             code="MESSAGE_ID_REUSE",
-            remedy="send this one under a new id",
+            remedy="leave --id out, then a fresh one is drawn: intercom send --to NAME",
             details={"state": "refused"},
         )
     return True
@@ -311,13 +321,16 @@ def store_offline(paths: ChannelPaths, letter: Letter, trouble: IntercomError) -
     """
     if letter.broadcast:
         return _leave_with_hub(paths, letter, trouble)
-    known, similar = look_up(paths, letter.to)
-    if letter.strict and not known:
-        raise _stranger(paths, letter, similar)
+    if letter.strict:
+        known, similar = look_up(paths, letter.to)
+        if not known:
+            raise _stranger(paths, letter, similar)
     with Inbox(paths, letter.to) as inbox:
         appended = inbox.append(
             letter.line, sender=letter.sender, message_id=letter.message_id, after=letter.after
         )
+    # Asked afterwards: whoever forgets the name from now on finds the message.
+    known, similar = look_up(paths, letter.to)
     if not appended:  # an earlier try got through, though its receipt did not
         _stands_in_inbox(paths, letter, letter.after)
         return Outcome("sent", "stored", "process", None, known, similar, 1, duplicate=True)
@@ -330,6 +343,7 @@ def store_offline(paths: ChannelPaths, letter: Letter, trouble: IntercomError) -
         recipients=1,
         reason=trouble.text,
         cause=str(trouble.details.get("cause") or trouble.code.lower()),
+        remedy=trouble.remedy,
     )
 
 
@@ -355,12 +369,13 @@ def look_up(paths: ChannelPaths, name: str) -> tuple[bool, list[str]]:
 def _leave_with_hub(paths: ChannelPaths, letter: Letter, trouble: IntercomError) -> Outcome:
     """Give a broadcast to a hub that lives but cannot be reached by socket.
 
-    :raise IntercomError: ``trouble``, if no hub lives: only it knows who is here.
+    :raise IntercomError: ``trouble``, if no hub lives: only it knows who is here. An
+        original one does not look into its inbox.
     """
-    if not desk.is_led(paths):
+    if not desk.is_led(paths) or is_original(paths):
         trouble.remedy = (
             f"{trouble.remedy}; " if trouble.remedy else ""
-        ) + "a message to one session (--to NAME) needs no hub"
+        ) + "a message to one session needs no hub: intercom send --to NAME"
         raise trouble
     done = desk.leave(paths, letter.line, letter.sender, letter.message_id)
     waits = "" if done else "; the hub has not taken the message from its inbox yet"
@@ -369,4 +384,5 @@ def _leave_with_hub(paths: ChannelPaths, letter: Letter, trouble: IntercomError)
         state="stored" if done else None,
         reason=trouble.text + waits,
         cause=str(trouble.details.get("cause") or trouble.code.lower()),
+        remedy=trouble.remedy,
     )

@@ -12,12 +12,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from intercom.client.dial import connect
+from intercom.election.locks import is_led, is_original, leader
 from intercom.errors import (
     EX_CANTCREAT,
+    EX_CONFIG,
     EX_NOPERM,
     CannotCreate,
     HubUnavailable,
@@ -25,13 +27,15 @@ from intercom.errors import (
     UnsafePlace,
 )
 from intercom.paths import ChannelPaths, open_private, read_private
+from intercom.settings.lookup import ENVIRONMENT, Found, Settings
 
 if TYPE_CHECKING:
     import subprocess
 
-#: Seconds for a hub to be found or started, and after which a spawned one ends unused.
+#: Seconds for a hub to be found or started.
 SPAWN_TIMEOUT = 10.0
-IDLE_EXIT = 600
+#: How a hub is started that nobody asked for: it leaves when idle, unless the settings say else.
+SPAWN_OPTIONS = ("--on-demand",)
 #: Seconds between two probes.
 PROBE_INTERVAL = 0.02
 #: Seconds given to a hub that leads already to listen, or to leave.
@@ -39,7 +43,8 @@ ANOTHER_LEADS = 1.0
 #: Of a hub's last words, so many lines are shown.
 LAST_LINES = 6
 #: Environment that says which agent session this is; a hub serves many and is none.
-_AGENT_PREFIXES = ("CLAUDE", "CODEX", "GEMINI", "CURSOR", "COPILOT", "OPENCODE", "ANTIGRAVITY")
+_AGENTS = "CLAUDE CODEX KIMI GEMINI CURSOR COPILOT OPENCODE ANTIGRAVITY"
+_AGENT_PREFIXES = tuple(_AGENTS.split())
 _AGENT_NAMES = frozenset({"INTERCOM_SESSION", "INTERCOM_NO_SPAWN", "INTERCOM_TRANSPORT"})
 
 #: Hubs started by this process, kept to be reaped: they outlive most of us, not all.
@@ -54,31 +59,35 @@ def ensure_hub(
 ) -> socket.socket:
     """Return a connection to the channel's hub, after starting one if need be.
 
-    The channel's directory must exist (``paths.prepare()``). With
-    ``INTERCOM_NO_SPAWN`` set nothing is started, with ``INTERCOM_TRANSPORT=spool``
-    not even a connection is tried.
+    The channel's directory must exist (``paths.prepare()``). Where ``no_spawn`` is set
+    nothing is started, with ``transport`` ``spool`` not even a connection is tried.
 
     :raise HubUnavailable: sockets are denied, spawning is forbidden, or the hub that was
         started ended or did not listen in time; its last words are in the text.
     :raise CannotCreate: the hub that was started could not make its socket or files.
+    :raise BadConfig: a setting that says how to reach hubs has an impossible value.
     :raise UnsafePlace: another user's process holds the socket, or something that is not
         ours has the name of a file that is needed.
     """
     environ = os.environ if environ is None else environ
-    if environ.get("INTERCOM_TRANSPORT") == "spool":
+    settings = Settings(environ)
+    transport, no_spawn = settings.find("transport"), settings.find("no_spawn")
+    if transport.value == "spool":
         raise HubUnavailable(
-            "INTERCOM_TRANSPORT=spool forbids to use the hub", details={"cause": "denied"}
+            f"{_named('INTERCOM_TRANSPORT=spool', 'transport', transport)} forbids to use the hub",
+            details={"cause": "denied"},
         )
     _reap()
     found = _probe(paths)
     if isinstance(found, socket.socket):
         return found
-    if environ.get("INTERCOM_NO_SPAWN"):
-        found.remedy += " (INTERCOM_NO_SPAWN is set, so none was started)"
+    if no_spawn.value:
+        said = _named("INTERCOM_NO_SPAWN", "no_spawn", no_spawn)
+        found.remedy += f" ({said} is set, so none was started)"
         raise found
     deadline = time.monotonic() + timeout
     with contextlib.ExitStack() as stack:
-        while not stack.enter_context(_spawn_lock(paths)):
+        while not stack.enter_context(right_to_spawn(paths)):
             stack.close()
             time.sleep(PROBE_INTERVAL)
             found = _probe(paths)
@@ -86,10 +95,34 @@ def ensure_hub(
                 return found
             if time.monotonic() > deadline:
                 raise _nobody_came(paths, timeout)
-        found = _probe(paths)
-        if isinstance(found, socket.socket):
-            return found
-        return _start_and_wait(paths, environ, deadline, timeout)
+        left = max(0.0, deadline - time.monotonic())
+        return start_hub(paths, SPAWN_OPTIONS, environ=environ, timeout=left)[0]
+
+
+def start_hub(
+    paths: ChannelPaths,
+    options: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    timeout: float = SPAWN_TIMEOUT,
+) -> tuple[socket.socket, bool]:
+    """Start a hub with these options of ``intercom daemon``, unless one answers already.
+
+    The caller holds :func:`right_to_spawn`.
+
+    :return: a connection to the hub that leads now, and whether one was started.
+    :raise IntercomError: see :func:`ensure_hub`.
+    """
+    found = _probe(paths)
+    if isinstance(found, socket.socket):
+        return found, False
+    deadline = time.monotonic() + timeout
+    return _start_and_wait(paths, options, environ, deadline, timeout), True
+
+
+def _named(variable: str, key: str, found: Found) -> str:
+    """Who says so: the variable, or the setting in its file."""
+    return variable if found.source == ENVIRONMENT else f"{key} in {found.where}"
 
 
 def _probe(paths: ChannelPaths) -> socket.socket | HubUnavailable:
@@ -106,7 +139,7 @@ def _probe(paths: ChannelPaths) -> socket.socket | HubUnavailable:
 
 
 @contextlib.contextmanager
-def _spawn_lock(paths: ChannelPaths) -> Iterator[bool]:
+def right_to_spawn(paths: ChannelPaths) -> Iterator[bool]:
     """Hold the right to start a hub, or not: whether this is so is what ``with`` gives."""
     fd = open_private(paths.spawn_lock, os.O_RDWR | os.O_CREAT)
     try:
@@ -121,10 +154,14 @@ def _spawn_lock(paths: ChannelPaths) -> Iterator[bool]:
 
 
 def _start_and_wait(
-    paths: ChannelPaths, environ: Mapping[str, str], deadline: float, timeout: float
+    paths: ChannelPaths,
+    options: Sequence[str],
+    environ: Mapping[str, str],
+    deadline: float,
+    timeout: float,
 ) -> socket.socket:
     """Start a hub and wait until somebody leads the channel and takes connections."""
-    child = _start(paths, environ)
+    child = _start(paths, options, environ)
     again_at = None
     while True:
         found = _probe(paths)
@@ -138,16 +175,20 @@ def _start_and_wait(
         if status == 0 and again_at is None:
             again_at = now + ANOTHER_LEADS  # it will listen soon, unless it is about to leave
         elif again_at is not None and now > again_at:
-            child, again_at = _start(paths, environ), None
+            if is_led(paths) and is_original(paths):
+                raise _without_door(paths)
+            child, again_at = _start(paths, options, environ), None
         time.sleep(PROBE_INTERVAL)
 
 
-def _start(paths: ChannelPaths, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    paths: ChannelPaths, options: Sequence[str], environ: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     """Start a hub of this interpreter and this package, in a session of its own."""
     import subprocess  # seldom needed, and not for nothing
 
     command = [sys.executable, "-m", "intercom", "daemon"]
-    command += ["--channel", paths.name, "--dir", paths.base, "--idle-exit", str(IDLE_EXIT)]
+    command += ["--channel", paths.name, "--dir", paths.base, *options]
     output = open_private(paths.spawn_output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     try:
         child = subprocess.Popen(
@@ -214,9 +255,27 @@ def _start_failed(paths: ChannelPaths, status: int) -> IntercomError:
     words = _last_words(paths)
     said = f"; its last words:\n{words}" if words else " without a word"
     text = f"the hub of channel {paths.name!r} could not be started (exit status {status}){said}"
-    remedy = f"all that it said is in {paths.spawn_output}"
+    remedy = f"see all that it said: cat {paths.spawn_output}"
     kinds: dict[int, type[IntercomError]] = {EX_CANTCREAT: CannotCreate, EX_NOPERM: UnsafePlace}
-    return kinds.get(status, HubUnavailable)(text, remedy=remedy, details={"cause": "failed"})
+    return kinds.get(status, HubUnavailable)(
+        text,
+        # Whoever can do without a hub does so here, too; whoever cannot has this status.
+        code="BAD_CONFIG" if status == EX_CONFIG else None,
+        remedy=remedy,
+        details={"cause": "failed"},
+    )
+
+
+def _without_door(paths: ChannelPaths) -> HubUnavailable:
+    """An original hub leads whose socket somebody has deleted; it does not make another."""
+    pid = leader(paths).get("pid")
+    who = f" (pid {pid})" if pid else ""
+    return HubUnavailable(
+        f"the hub of channel {paths.name!r}{who}, one of the original mesh, cannot be reached: "
+        f"its socket {paths.socket} was deleted",
+        remedy=f"end it: kill {pid}; the next command starts another" if pid else "",
+        details={"cause": "absent", "pid": pid},
+    )
 
 
 def _nobody_came(paths: ChannelPaths, timeout: float) -> HubUnavailable:

@@ -33,6 +33,6 @@ def own_token(paths: ChannelPaths, session: str) -> str:
     if not token.isalnum() or len(token) < 2 * TOKEN_BYTES:
         raise BadConfig(
             f"{path} does not hold a session's token",
-            remedy="end the session's commands, remove the file, and start them again",
+            remedy=f"end the session's commands, remove it, and start them again: rm {path}",
         )
     return token

@@ -17,6 +17,8 @@ from intercom.errors import ProtocolError
 from intercom.names import ANONYMOUS
 from intercom.wire.jsontext import TOO_DEEP, Member, check_text, members, read_object
 
+#: The protocol that these lines belong to, as a welcome names it.
+PROTOCOL = "intercom/1"
 #: Longest line in bytes, without its line feed.
 MAX_LINE = 1 << 20
 #: Characters of a message id.

@@ -15,11 +15,10 @@ import msgspec
 
 from intercom.messages import Beat, Cursor, Fault, Receipt, Reply, Sessions, Welcome
 from intercom.names import ANONYMOUS
-from intercom.wire.envelope import MAX_LINE
+from intercom.wire.envelope import MAX_LINE, PROTOCOL
 
 #: What the hub calls itself in the lines that it writes.
 HUB = "hub"
-PROTOCOL = "intercom/1"
 #: A welcome with its line feed stays under 64 KiB, the most that the original client reads.
 MAX_WELCOME = (1 << 16) - 2
 #: An error's sentence is cut here, in characters, since it may quote what a peer sent.
@@ -137,7 +136,7 @@ class Encoder:
         return _encode(self._line("cursor", reply.session, None, payload))
 
     def _sessions(self, reply: Sessions) -> bytes:
-        payload = {"sessions": reply.live, "absent": reply.absent}
+        payload = {"sessions": reply.live, "absent": reply.absent, "hub": self._hub}
         line = self._line("sessions", reply.session, reply.reply_to, payload)
         return _cut_to_fit(line, ("absent", "sessions"), MAX_LINE)
 

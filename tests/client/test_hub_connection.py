@@ -47,7 +47,7 @@ def test_no_socket_and_a_dead_socket_are_told_apart(paths: ChannelPaths) -> None
         dead.bind(paths.socket)
     cause, said = cause_of(paths)
     assert cause == "refused"
-    assert "daemon" in said
+    assert "hub start" in said
     assert os.path.exists(paths.socket)
 
 

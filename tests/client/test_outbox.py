@@ -211,6 +211,18 @@ def test_a_strict_message_to_a_stranger_is_refused_without_a_hub_too(paths: Chan
     assert send(paths, letter_to(paths, "seven-of-nine", strict=True)).known
 
 
+def test_a_message_that_was_given_its_id_is_stored_once_without_a_hub_too(
+    paths: ChannelPaths,
+) -> None:
+    """By two commands, and with the same refusal of other content under a used id."""
+    assert send(paths, letter_to(paths, message_id="x1")).status == "spooled_offline"
+    assert send(paths, letter_to(paths, message_id="x1")).duplicate
+    with pytest.raises(IntercomError) as caught:
+        send(paths, compose(paths, "me", "bob", {"text": "other"}, message_id="x1"))
+    assert (caught.value.code, caught.value.exit_code) == ("MESSAGE_ID_REUSE", 65)
+    assert [one["id"] for one in inbox_of(paths, "bob")] == ["x1"]
+
+
 def test_names_are_known_by_the_files_of_whoever_used_them(paths: ChannelPaths) -> None:
     """A message alone does not make its recipient known."""
     assert look_up(paths, "bob") == (False, [])

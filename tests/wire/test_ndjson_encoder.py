@@ -233,7 +233,7 @@ def test_a_heartbeat_has_nothing_to_say() -> None:
     assert payload(Beat("nyota")) == {}
 
 
-def test_a_listing_has_the_live_and_the_absent() -> None:
+def test_a_listing_has_the_live_and_the_absent_and_the_hub() -> None:
     rows = (SessionRow("kes", 12.5, ("cursor",), 1000, 77), SessionRow("seven", 13.0))
     assert payload(Sessions("nyota", rows, ("tuvok",))) == {
         "sessions": [
@@ -241,6 +241,7 @@ def test_a_listing_has_the_live_and_the_absent() -> None:
             {"session": "seven", "since": 13.0, "features": [], "uid": None, "pid": None},
         ],
         "absent": ["tuvok"],
+        "hub": HUB,
     }
 
 
