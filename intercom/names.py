@@ -6,6 +6,7 @@ Standard library only. Rules: ``docs/protocol``, "Names".
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import unicodedata
 from collections.abc import Iterable
@@ -65,6 +66,7 @@ def slug(text: str) -> str:
     return "-".join(words)[:64].strip("-") or "session"
 
 
+@functools.lru_cache(maxsize=4096)  # asked for with every read and commit of an inbox
 def file_name(name: str) -> str:
     """Return the one file-name form of a session id or channel.
 

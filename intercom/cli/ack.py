@@ -42,7 +42,7 @@ def ack(ctx: click.Context, session: str | None, position: str | None, everythin
         }
         output.write(output.to_json(fields) + b"\n")
     else:
-        output.write(f"read up to {where}, {unread} unread\n".encode())
+        output.write_text(f"read up to {where}, {unread} unread\n")
 
 
 def _parse(text: str) -> Position:

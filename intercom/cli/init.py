@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
-from intercom.client import identity
+from intercom.cli.name import claimed, described, warn_of_former
+from intercom.cli.rendering import label
+from intercom.client.identity import Identity
 from intercom.client.spawn import ensure_hub
 from intercom.client.tokens import own_token
 from intercom.errors import HubUnavailable
@@ -21,24 +23,30 @@ from intercom.spool.files import Inbox
     "--fresh/--no-fresh", default=True, help="Skip what lies unread (nothing is deleted), or not."
 )
 @click.option("--name", metavar="ID", help="Be called so, in this project, from now on.")
+@click.option("--force-new", is_flag=True, help="Have another name drawn for you.")
 @click.pass_context
-def init(ctx: click.Context, fresh: bool, name: str | None) -> None:
-    """Take a place on the channel: an identity, an inbox, and a running hub.
+def init(ctx: click.Context, fresh: bool, name: str | None, force_new: bool) -> None:
+    """Take a place on the channel: a name, an inbox, and a running hub.
 
-    Prints who you are. The identity stays with the project (.intercom/session.json).
+    Prints who you are. Your name stays yours in this project (.intercom/session.json).
     """
     scope = options.scope(ctx)
-    session = identity.rename(scope.project, name, os.environ) if name else scope.session(None)
-    own_token(scope.paths, session)
+    who = scope.use(_named(scope, name, force_new))
+    own_token(scope.paths, who.session)
     skipped = 0
-    with Inbox(scope.paths, session) as inbox:
+    with Inbox(scope.paths, who.session) as inbox:
         inbox.enrol()
         if fresh:
             skipped, _end = inbox.skip_to_end()
+    warn_of_former(scope, who)
     result: dict[str, Any] = {
         "status": "ready",
         "channel": scope.paths.name,
-        "session_id": session,
+        "session_id": who.session,
+        "name": who.persona.name,
+        "title": who.persona.title,
+        "ship": who.persona.ship,
+        "is_sticky": who.sticky,
         "project_dir": scope.project,
         "inbox_reset": fresh,
         "skipped": skipped,
@@ -54,8 +62,24 @@ def init(ctx: click.Context, fresh: bool, name: str | None) -> None:
         output.write(output.to_json(result) + b"\n")
         return
     left = f", {skipped} older messages skipped" if skipped else ""
-    said = f"{session} is ready on channel {scope.paths.name}{left}\n"
-    output.write(said.encode())
+    is_of = described(who.persona)
+    said = f" ({is_of})" if is_of else ""
+    output.write_text(f"{label(who.session)}{said} is ready on channel {scope.paths.name}{left}\n")
+
+
+def _named(scope: options.Scope, name: str | None, force_new: bool) -> Identity:
+    """Who this is to be."""
+    if name and force_new:
+        raise click.UsageError("either --name says the name, or --force-new has one drawn")
+    names = scope.names()
+    if force_new and names.given(None):
+        raise click.UsageError(
+            f"INTERCOM_SESSION says that you are {os.environ['INTERCOM_SESSION']!r}; "
+            f"unset it to have a name drawn"
+        )
+    if name:
+        return claimed(names, name)
+    return names.draw_another() if force_new else names.speaker()
 
 
 def _reach(paths: ChannelPaths) -> str:

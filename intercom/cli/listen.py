@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import time
 from typing import Any
 
 import click
 
 from intercom.cli import options, output, rendering
+from intercom.cli.remedies import remedy_for
 from intercom.client.listening import Listener
 from intercom.client.outbox import Letter, Outcome
 from intercom.client.tokens import own_token
@@ -29,9 +29,7 @@ class _Printer:
         if self._as_json:
             output.write(line + b"\n")
             return
-        width = shutil.get_terminal_size().columns
-        text = rendering.message(message, time.time(), width) + "\n"
-        output.write(text.encode("utf-8", "backslashreplace"))
+        output.write_text(rendering.messages([message], time.time(), output.page()))
 
     def report(self, letter: Letter | None, result: Outcome | IntercomError) -> None:
         """Print what became of a line of standard input: one JSON line on standard error."""
@@ -42,7 +40,7 @@ class _Printer:
                 "status": "error",
                 "code": result.code,
                 "message": result.text,
-                "remedy": result.remedy,
+                "remedy": remedy_for(result),
             }
         if letter is not None:
             fields["envelope"] = json.loads(letter.line)
@@ -94,5 +92,7 @@ def listen(
             listener.run()
     except IntercomError as error:
         if error.code == "SESSION_COLLISION":
-            error.remedy = f"{own!r} listens already: end that one, or listen as another --session"
+            error.remedy = (
+                f"{own!r} listens already: end that one, or listen as another --session NAME"
+            )
         raise

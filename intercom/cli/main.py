@@ -13,17 +13,23 @@ from typing import Any
 
 import click
 
-from intercom import __version__
 from intercom.cli import options, output
 
 #: verb: (module, attribute, one line of help), in the order in which help lists them.
 VERBS = {
     "init": ("intercom.cli.init", "init", "Take a place on the channel and start afresh."),
+    "name": ("intercom.cli.name", "name", "Show who you are, or be called otherwise."),
+    "forget": ("intercom.cli.forget", "forget", "Remove a name, and tell what it had unread."),
     "send": ("intercom.cli.send", "send", "Send a message, its text from standard input."),
     "poll": ("intercom.cli.poll", "poll", "Show what lies unread."),
     "listen": ("intercom.cli.listen", "listen", "Show what lies unread, then whatever comes."),
     "peers": ("intercom.cli.peers", "peers", "Show who is here."),
     "ack": ("intercom.cli.ack", "ack", "Say how far messages were dealt with."),
+    "config": ("intercom.cli.config", "config", "Show what is set and who says so; set it."),
+    "paths": ("intercom.cli.paths", "paths", "Show where everything is, and what that promises."),
+    "version": ("intercom.cli.version", "version", "Show the versions of command and hub."),
+    "hub": ("intercom.cli.hub", "hub", "Start, stop, look at and replace the channel's hub."),
+    "cleanup": ("intercom.cli.cleanup", "cleanup", "Remove what the dead left, or all sessions."),
     "daemon": ("intercom.cli.daemon", "daemon", "Run the channel's hub in the foreground."),
 }
 
@@ -50,10 +56,26 @@ class LazyGroup(click.Group):
             formatter.write_dl([(verb, entry[2]) for verb, entry in VERBS.items()])
 
 
+def _say_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    """Answer ``--version``, and end."""
+    if asked and not ctx.resilient_parsing:
+        from intercom.cli import version
+
+        output.write(version.line().encode())
+        ctx.exit()
+
+
 @click.command(
     cls=LazyGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.version_option(__version__, prog_name="intercom")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Show the version and exit.",
+)
 def intercom() -> None:
     """Messages between agent sessions: durable inboxes, one hub per channel.
 
@@ -69,10 +91,10 @@ def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status (see ``intercom.errors``)."""
     output.secure_descriptors()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(_status(words, output.wants_json("--json" in words)))
+    sys.exit(_status(words))
 
 
-def _status(words: list[str], as_json: bool) -> int:
+def _status(words: list[str]) -> int:
     """Run one command line; every expected failure becomes words and a status."""
     try:
         result: Any = intercom.main(args=words, prog_name="intercom", standalone_mode=False)
@@ -80,7 +102,7 @@ def _status(words: list[str], as_json: bool) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BaseException as error:
-        status = output.fail(error, as_json)
+        status = output.fail(error, output.wants_json(options.format_of(words)))
         if status is None:
             raise
         return status

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from intercom.cli import output
-from intercom.client import identity
-from intercom.paths import ChannelPaths, base_directory
+from intercom.client.identity import Identity, Names
+from intercom.client.tree import project_directory
+from intercom.errors import IntercomError
+from intercom.paths import ChannelPaths
+from intercom.settings.files import ChannelFile
+from intercom.settings.lookup import Settings
 
-DEFAULT_CHANNEL = "default"
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 _META = "intercom.options."
 
 
@@ -40,26 +48,42 @@ def _common() -> list[click.Option]:
             **kept,
         ),
         click.Option(
-            ["--json", "as_json"], is_flag=True, help="Print JSON on a terminal too.", **kept
+            ["--format"],
+            type=click.Choice(["text", "json"]),
+            help="How results are printed; or INTERCOM_FORMAT. Default: text on a terminal.",
+            **kept,
         ),
+        click.Option(["--json", "format"], flag_value="json", help="As --format json.", **kept),
     ]
+
+
+#: Their names.
+COMMON = frozenset(str(option.name) for option in _common())
 
 
 def add_common(command: click.Command) -> click.Command:
     """Let a verb, or the group, take the common options, but for those that it declares itself."""
     declared = {parameter.name for parameter in command.params}
-    if "as_json" not in declared:
+    if "format" not in declared:
         command.params += [option for option in _common() if option.name not in declared]
     return command
 
 
+def complete_session(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer a shell the channel's sessions; see :mod:`intercom.cli.completion`."""
+    from intercom.cli import completion  # for shells only, and it reads our settings
+
+    return completion.sessions(ctx, param, incomplete)
+
+
 session_option = click.option(
-    "--session", metavar="ID", help="Who speaks; default: INTERCOM_SESSION, or the project's own."
+    "--session",
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Who speaks; default: INTERCOM_SESSION, or your own name.",
 )
-
-
-def _channel(ctx: click.Context) -> str | None:
-    return _given(ctx, "channel") or os.environ.get("INTERCOM_CHANNEL") or None
 
 
 def _given(ctx: click.Context, name: str) -> Any:
@@ -70,33 +94,96 @@ def _given(ctx: click.Context, name: str) -> Any:
 class Scope:
     """Where a verb works.
 
-    :ivar paths: the channel's, its directory made and checked.
+    :ivar paths: the channel's; :func:`scope` has made and checked its directory.
     :ivar project: the project's directory.
     :ivar as_json: whether results are printed as JSON.
+    :ivar settings: what holds for this command.
+    :ivar context: the verb's; what is held for it is let go of when it ends.
     """
 
     paths: ChannelPaths
     project: str
     as_json: bool
+    settings: Settings
+    context: click.Context
+
+    def names(self) -> Names:
+        """The project's names on the channel."""
+        return Names(self.paths, self.project, os.environ)
 
     def session(self, option: str | None) -> str:
-        """The session that speaks: the option, the environment's, or the project's own."""
-        return identity.session_of(self.project, option, os.environ)
+        """The session that speaks: the option, the environment's, or the caller's own."""
+        return self.use(self.names().speaker(option)).session
+
+    def use(self, identity: Identity) -> Identity:
+        """Speak as this session until the verb ends."""
+        self.context.call_on_close(identity.hold.close)
+        return identity
+
+
+def look(ctx: click.Context) -> Scope:
+    """Find the channel and the project that are meant, without making or checking anything.
+
+    What is odd about them is said the first time only.
+
+    :raise BadConfig: a setting that says where they are cannot be used.
+    """
+    seen = ctx.meta.get(_META + "scope")
+    if isinstance(seen, Scope):
+        return seen
+    found = settings(ctx)
+    for text in found.unknown():
+        output.note(text)
+    paths = found.paths()
+    if paths.name != found.value("channel"):
+        output.note(f"the channel {found.value('channel')!r} is called {paths.name!r}")
+    project = project_directory(_given(ctx, "project_dir"), _here())
+    scope = Scope(paths, project, output.wants_json(found.value("format")), found, ctx)
+    ctx.meta[_META + "scope"] = scope
+    return scope
+
+
+def settings(ctx: click.Context) -> Settings:
+    """What holds for a command, by its common options, the environment and the user's file."""
+    names = {"base": "dir", "channel": "channel", "format": "format"}
+    return Settings(os.environ, {key: _given(ctx, name) for name, key in names.items()})
+
+
+def again(ctx: click.Context, *words: str) -> str:
+    """Another command for the same channel and project, as it can be pasted into a shell."""
+    options = {"base": "--dir", "channel": "--channel", "project_dir": "--project-dir"}
+    given = [(option, _given(ctx, name)) for name, option in options.items()]
+    said = [part for option, value in given if value for part in (option, str(value))]
+    return shlex.join(["intercom", *said, *words])
+
+
+def format_of(words: Sequence[str]) -> str:
+    """The format that a command line asks for, even one that makes no sense otherwise."""
+    form = None
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        if word == "--json":
+            form = "json"
+        elif word == "--format" and after in ("text", "json"):
+            form = after
+        elif word in ("--format=text", "--format=json"):
+            form = word.partition("=")[2]
+    try:
+        return str(Settings(os.environ, {"format": form}).value("format"))
+    except IntercomError:  # of which more will be said elsewhere
+        return "auto"
 
 
 def scope(ctx: click.Context) -> Scope:
-    """Find the channel and the project that the options and the environment name.
+    """Find the channel and the project that are meant, and make the channel's directory.
 
+    :raise BadConfig: a setting cannot be used; a newer version has written the channel's files.
     :raise UnsafePlace: the channel's directory is not ours alone.
     :raise CannotCreate: it cannot be made.
     """
-    wanted = _channel(ctx) or DEFAULT_CHANNEL
-    paths = ChannelPaths(base_directory(_given(ctx, "base"), os.environ), wanted)
-    if paths.name != wanted:
-        output.note(f"the channel {wanted!r} is called {paths.name!r}")
-    paths.prepare(output.note)
-    project = identity.project_directory(_given(ctx, "project_dir"), _here())
-    return Scope(paths, project, output.wants_json(bool(_given(ctx, "as_json"))))
+    found = look(ctx)
+    found.paths.prepare(output.note)
+    ChannelFile(found.paths).check_format()
+    return found
 
 
 def _here() -> str:

@@ -10,12 +10,14 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import sys
 from typing import Any
 
 import click
 
-from intercom.cli.rendering import escape
+from intercom.cli.remedies import remedy_for, remedy_of_system
+from intercom.cli.rendering import Page, escape
 from intercom.errors import EX_USAGE, AlreadyLed, IntercomError
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -37,9 +39,36 @@ def secure_descriptors() -> None:
             os.open(os.devnull, flags)  # the lowest free number: this one
 
 
-def wants_json(asked: bool) -> bool:
-    """Whether results are JSON: when asked for, and whenever no person reads them."""
-    return asked or not os.isatty(STDOUT)
+def wants_json(form: str) -> bool:
+    """Whether results are JSON.
+
+    :param form: ``json``, ``text``, or ``auto``: text for a terminal only.
+    """
+    return form == "json" or (form != "text" and not os.isatty(STDOUT))
+
+
+def page(limit: int | None = None) -> Page:
+    """How text is laid out where standard output leads.
+
+    On a terminal it is folded, and heads are coloured (unless ``NO_COLOR`` is set, or the
+    terminal is a dumb one). Elsewhere a model or a file takes it: never coloured, folded
+    only where ``COLUMNS`` says how.
+
+    :param limit: bytes of each body that are shown where it is no terminal.
+    """
+    if not os.isatty(STDOUT):
+        width = os.environ.get("COLUMNS", "")
+        return Page(int(width) if width.isdecimal() and int(width) else None, False, limit)
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") in (None, "", "dumb")
+    return Page(shutil.get_terminal_size().columns, not plain)
+
+
+def write_text(text: str) -> None:
+    """Write text for people and models to standard output.
+
+    :raise OSError: see :func:`write`.
+    """
+    write(text.encode("utf-8", "backslashreplace"))
 
 
 def write(data: bytes, fd: int = STDOUT) -> None:
@@ -83,7 +112,7 @@ def fail(error: BaseException, as_json: bool) -> int | None:
         note(error.text)
         return 0
     if isinstance(error, IntercomError):
-        _say(error.code, error.text, error.remedy, as_json, error.details)
+        _say(error.code, error.text, remedy_for(error), as_json, error.details)
         return error.exit_code
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "intercom"
@@ -91,7 +120,8 @@ def fail(error: BaseException, as_json: bool) -> int | None:
         return EX_USAGE
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
-        _say("IO_ERROR", f"{name}{error.strerror or error}", "", as_json, {})
+        text = f"{name}{error.strerror or error}"
+        _say("IO_ERROR", text, remedy_of_system(error), as_json, {})
         _silence_stdout()
         return EX_IOERR
     return None
@@ -99,7 +129,7 @@ def fail(error: BaseException, as_json: bool) -> int | None:
 
 def _say(code: str, text: str, remedy: str, as_json: bool, details: dict[str, Any]) -> None:
     """A sentence and a remedy on standard error; with JSON, an object on standard output too."""
-    note(f"{text}\n  {remedy}" if remedy else text)
+    note(f"{text}\n  {remedy}")
     if as_json:
         said = {"status": "error", "code": code, "message": text, "remedy": remedy}
         with contextlib.suppress(OSError):

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from intercom.cli import options, output, rendering
+from intercom.cli import options, output
+from intercom.cli.rendering import label
 from intercom.client.blocking import HubConnection
 from intercom.client.spawn import ensure_hub
 from intercom.client.tokens import own_token
@@ -19,6 +20,8 @@ from intercom.spool.calls import FileCalls
 from intercom.spool.known import take_census
 
 ANSWER_TIMEOUT = 5.0
+#: As many names of those who are not here are shown as text; JSON has all.
+MAX_ABSENT = 50
 
 
 @click.command
@@ -32,7 +35,7 @@ def peers(ctx: click.Context, session: str | None) -> None:
     if scope.as_json:
         output.write(output.to_json(result) + b"\n")
     else:
-        output.write(_text(result, own, time.time()).encode("utf-8", "backslashreplace"))
+        output.write_text(_text(result, own))
 
 
 def _ask(paths: ChannelPaths, own: str) -> dict[str, Any]:
@@ -45,6 +48,8 @@ def _ask(paths: ChannelPaths, own: str) -> dict[str, Any]:
                 raise
             output.note(f"{error.text}; so this is what the hub has published")
             return _from_files(paths, hub.pid, _published(paths))
+        if hub.outdated:
+            output.note(hub.outdated)
         if hub.original:  # it says who was there at the welcome, and that includes us
             peers = [peer for peer in hub.peers if peer != own]
             return _from_files(paths, hub.pid, {"active_sessions": peers})
@@ -76,16 +81,17 @@ def _from_files(paths: ChannelPaths, pid: int | None, listed: dict[str, Any]) ->
     }
 
 
-def _text(result: dict[str, Any], own: str, now: float) -> str:
+def _text(result: dict[str, Any], own: str) -> str:
     """The result for a person."""
     lines = [f"channel {result['channel']}, hub pid {result['hub'].get('pid')}"]
     for row in result["sessions"]:
         name = str(row.get("session"))
         pid = f", pid {row['pid']}" if row.get("pid") else ""
-        lines.append(f"  {rendering.escape(name)}{' (you)' if name == own else ''}{pid}")
+        lines.append(f"  {label(name)}{' (you)' if name == own else ''}{pid}")
     if not result["sessions"]:
         lines.append("  nobody is connected")
     if result["absent"]:
-        absent = ", ".join(rendering.escape(str(name)) for name in result["absent"])
-        lines.append(f"not connected: {absent}")
+        absent = ", ".join(map(label, result["absent"][:MAX_ABSENT]))
+        more = len(result["absent"]) - MAX_ABSENT
+        lines.append(f"not connected: {absent}{f' and {more} more' if more > 0 else ''}")
     return "\n".join(lines) + "\n"

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
+from intercom.cli.rendering import label
 from intercom.client.outbox import Letter, Outcome, compose, deliver
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
@@ -22,7 +23,13 @@ _EATEN = re.compile(r"\w {2}\w|``|\$\(\)|''|\"\"")
 
 @click.command
 @options.session_option
-@click.option("--to", default="*", metavar="ID", help="The recipient; everybody by default.")
+@click.option(
+    "--to",
+    default="*",
+    metavar="ID",
+    shell_complete=options.complete_session,
+    help="The recipient; everybody by default.",
+)
 @click.option("--text", metavar="TEXT", help="The text; your shell sees it first.")
 @click.option("--file", "file", metavar="FILE", help="Take the text from this file.")
 @click.argument("dash", metavar="[-]", required=False)
@@ -73,7 +80,7 @@ def send(
     if scope.as_json:
         output.write(output.to_json(outcome.fields(), envelope=letter.line) + b"\n")
     else:
-        output.write(_sentence(outcome, letter).encode())
+        output.write_text(_sentence(outcome, letter))
 
 
 def _payload(text: str | None) -> dict[str, Any]:
@@ -132,7 +139,6 @@ def _read(fd: int, name: str) -> bytes:
     raise IntercomError(
         f"{name} holds more than fits into a message, whose limit is {MAX_LINE} bytes",
         code="LINE_TOO_LONG",
-        remedy="put the text into a file that both can read, and send its path",
         details={"limit": MAX_LINE},
     )
 
@@ -149,7 +155,7 @@ def _content(body: bytes, name: str, payload: dict[str, Any]) -> str | None:
         raise IntercomError(
             f"{name} is not UTF-8 text: byte {error.start} is {body[error.start]:#04x}",
             code="BAD_JSON",
-            remedy="send the path of the file instead, or its text in base64",
+            remedy="send the path of the file instead: intercom send --text PATH",
         ) from error
 
 
@@ -170,6 +176,8 @@ def _explained(error: IntercomError, letter: Letter) -> IntercomError:
 
 def _warn(outcome: Outcome, letter: Letter) -> None:
     """Say what deserves attention although it is no failure."""
+    if outcome.outdated:
+        output.note(outcome.outdated)
     if outcome.known is False and not letter.broadcast:
         nearest = " or ".join(map(repr, outcome.nearest))
         meant = f"; did you mean {nearest}?" if nearest else ""
@@ -177,12 +185,17 @@ def _warn(outcome: Outcome, letter: Letter) -> None:
     for one in outcome.failed:
         output.note(f"not stored for {one.get('session')!r}: {one.get('message')}")
     if outcome.reason:
-        output.note(f"{outcome.reason}\n  stored in the inbox file of {letter.to!r} instead")
+        where = "left for the hub in its own inbox file"
+        if not letter.broadcast:
+            where = f"stored in the inbox file of {letter.to!r}"
+        said = [outcome.reason, f"{where} instead", outcome.remedy]
+        output.note("\n  ".join(filter(None, said)))
 
 
 def _sentence(outcome: Outcome, letter: Letter) -> str:
     """The result for a person."""
-    to = "everybody" if letter.broadcast else letter.to
-    state = f"{outcome.state} ({outcome.level})" if outcome.state else "given to the hub"
+    to = "everybody" if letter.broadcast else label(letter.to)
+    level = f" ({outcome.level})" if outcome.level else ""
+    state = f"{outcome.state}{level}" if outcome.state else "given to the hub"
     live = "" if outcome.live is None else f", {outcome.live} listening"
-    return f"{letter.message_id} to {to}: {state}{live}\n"
+    return f"{label(letter.message_id)} to {to}: {state}{live}\n"

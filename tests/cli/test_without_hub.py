@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from intercom.cli.main import run
+from intercom.client.roster import ROSTER
 from intercom.spool.files import Inbox
 
 Agent = Any  # see conftest.py
@@ -77,7 +79,7 @@ def test_the_project_decides_who_speaks(bob: Agent, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     first = bob.run("--project-dir", str(other), "poll").ok()["session"]
-    assert first.startswith("other-")
+    assert first in {one.slug for one in ROSTER}
     assert bob.run("poll", "--project-dir", str(other)).ok()["session"] == first
     assert bob.run("poll", "--session", "me", "--project-dir", str(other)).ok()["session"] == "me"
 
@@ -330,6 +332,7 @@ def test_damaged_lines_are_passed_over_and_counted(bob: Agent) -> None:
 def test_on_a_terminal_messages_are_readable_text(bob: Agent) -> None:
     """And what a body says to the terminal is escaped."""
     offer(bob, "evil \x1b[2J text")
+    bob.environ["NO_COLOR"] = "1"
     ours, theirs = pty.openpty()
     bob.start("--json", "poll", "--peek", stdout=theirs).communicate(timeout=20)
     assert json.loads(os.read(ours, 10_000))["count"] == 1
@@ -337,8 +340,8 @@ def test_on_a_terminal_messages_are_readable_text(bob: Agent) -> None:
     text = os.read(ours, 10_000).decode()
     os.close(theirs)
     os.close(ours)
-    assert text.startswith("ann, ")
-    assert "  | evil \\x1b[2J text\r\n" in text
+    assert re.match(r"\[intercom \w+ msg_\w+ from ann, ", text)
+    assert "\r\n| evil \\x1b[2J text\r\n" in text
     assert "\x1b" not in text
 
 
