@@ -26,6 +26,9 @@ from hypothesis import HealthCheck, settings
 
 from intercom.paths import ChannelPaths
 
+# Whoever runs the tests may have settings of his own: they are not what is tested.
+os.environ["XDG_CONFIG_HOME"] = os.devnull
+
 # A machine that is busy elsewhere makes no test fail, and in CI a red run can be repeated.
 settings.register_profile("default", deadline=None)
 settings.register_profile(
@@ -73,6 +76,20 @@ def logged_failures() -> Iterator[list[Any]]:
         yield failures
     finally:
         globalLogPublisher.removeObserver(observe)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def end_with_the_reactor(request: pytest.FixtureRequest) -> None:
+    """End the whole run when its reactor is stopped, for no test can run after that.
+
+    A signal does it (the reactor takes SIGTERM), or a test that stopped the wrong reactor.
+    """
+    from twisted.internet import reactor
+
+    def ended() -> None:
+        request.session.shouldstop = "the reactor was stopped, by a signal or by a test"
+
+    reactor.addSystemEventTrigger("before", "shutdown", ended)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

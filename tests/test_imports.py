@@ -26,7 +26,7 @@ LAYERS = (
     ("errors", "records"),
     ("names", "private"),
     ("messages", "paths", "interfaces"),
-    ("wire",),
+    ("wire", "settings"),
     ("core",),
     ("spool", "election"),
     ("hub", "client"),
@@ -52,7 +52,8 @@ SLOW = frozenset({"twisted", "zope", "msgspec", "automat", "attr"})
 #: Modules that hubs, commands and foreign tools share: the standard library and nothing else.
 STANDARD_LIBRARY_ONLY = re.compile(
     r"intercom\.(errors|names|records|paths|private|wire\.(envelope|framing)"
-    r"|spool\.(format|positions|files)|client\.(?!protocol$|service$)\w+)$"
+    r"|election\.locks|settings\.\w+|spool\.(format|positions|files)"
+    r"|client\.(?!protocol$|service$)\w+)$"
 )
 
 MAX_FILE_LINES = 400

@@ -6,11 +6,13 @@ tested elsewhere.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +24,8 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import deferLater
 
-from intercom.election.flock import FlockElection, is_led
+from intercom.election.flock import FlockElection
+from intercom.election.locks import is_led
 from intercom.errors import (
     AlreadyLed,
     BadConfig,
@@ -38,7 +41,7 @@ from intercom.hub.service import (
     stop_reactor,
     use_monotonic_time,
 )
-from intercom.hub.settings import HubSettings
+from intercom.settings.hub import HubSettings
 
 
 class Ended(Exception):
@@ -48,7 +51,9 @@ class Ended(Exception):
 class Stage:
     """A hub, its factory and its worker, of which only the order of calls is of interest."""
 
-    def __init__(self, settings: HubSettings) -> None:
+    def __init__(
+        self, settings: HubSettings, settle: Callable[[Stage], HubSettings] | None = None
+    ) -> None:
         self.settings = settings
         self.paths = settings.paths
         self.calls: list[str] = []
@@ -62,7 +67,12 @@ class Stage:
         self.doubt: Callable[[str], None]
         self.leave: Callable[[BaseException | None], None] = self.left.append
         self.service = HubService(
-            reactor, settings, self._leave, say=self.said.append, assemble=self._assemble
+            reactor,
+            settings,
+            self._leave,
+            say=self.said.append,
+            assemble=self._assemble,
+            settle=None if settle is None else lambda: settle(self),
         )
 
     def _leave(self, error: BaseException | None) -> None:
@@ -72,6 +82,7 @@ class Stage:
         self, reactor: Any, settings: HubSettings, key: str | None, leave: Callable[[str], None]
     ) -> HubParts:
         self.note("assemble")
+        self.settings = settings
         self.key, self.doubt = key, leave
         factory = Factory.forProtocol(lambda: self._meet())
         factory.noisy = False
@@ -111,8 +122,8 @@ async def stage(channel_dir: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     monkeypatch.setattr(module, "CHECK_S", 0.02)
     made: list[Stage] = []
 
-    def make(**settings: Any) -> Stage:
-        made.append(Stage(HubSettings(str(channel_dir), "stage", **settings)))
+    def make(settle: Any = None, **settings: Any) -> Stage:
+        made.append(Stage(HubSettings(str(channel_dir), "stage", **settings), settle))
         return made[-1]
 
     yield make
@@ -152,7 +163,37 @@ async def test_a_hub_starts_step_by_step_and_stops_in_reverse(stage: Any) -> Non
         "leading stage",
         "left stage",
     ]
-    assert sorted(os.listdir(one.paths.directory)) == ["hub.lock", "hub.log"]
+    assert sorted(os.listdir(one.paths.directory)) == ["channel.json", "hub.lock", "hub.log"]
+
+
+async def test_what_it_runs_is_decided_once_it_leads(stage: Any) -> None:
+    """By then its predecessor has left all of its settings; and what it runs with is kept."""
+
+    def settle(stage: Stage) -> HubSettings:
+        stage.note("settle")
+        return replace(stage.settings, durability="process", kept={"durability": "process"})
+
+    one = stage(settle)
+    one.service.startService()
+    await until(lambda: os.path.exists(one.paths.socket))
+    assert one.calls[:2] == ["settle: led, hidden", "assemble: led, hidden"]
+    assert one.settings.durability == "process"
+    assert json.loads(Path(one.paths.settings).read_bytes())["durability"] == "process"
+
+
+async def test_settings_that_cannot_be_end_it_before_it_has_parts(stage: Any) -> None:
+    """With the reason, and the lock free for another."""
+
+    def settle(stage: Stage) -> HubSettings:
+        raise BadConfig("paper is no level", remedy="choose another")
+
+    one = stage(settle)
+    one.service.startService()
+    assert [exit_status(error) for error in one.left] == [78]
+    assert one.said == ["paper is no level\n  choose another"]
+    await one.service.stopService()
+    assert one.calls == []
+    assert not is_led(one.paths)
 
 
 async def test_nobody_finds_a_hub_that_is_not_ready(stage: Any) -> None:
@@ -313,12 +354,26 @@ async def test_a_spool_that_does_not_open_ends_the_hub_with_its_reason(stage: An
 
 async def test_a_file_that_cannot_be_written_is_named_without_a_traceback(stage: Any) -> None:
     one = stage()
-    one.paths.prepare()
-    os.mkdir(one.paths.log)
+
+    def refuse() -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), one.paths.log)
+
+    one.service._file_log.open = refuse
     one.service.startService()
     (error,) = one.left
     assert exit_status(error) == 73
     assert one.paths.log in one.said[0]
+    assert "Traceback" not in one.said[0]
+
+
+async def test_a_thing_in_the_place_of_a_file_is_named_without_a_traceback(stage: Any) -> None:
+    one = stage()
+    one.paths.prepare()
+    os.mkdir(one.paths.log)
+    one.service.startService()
+    (error,) = one.left
+    assert exit_status(error) == 77
+    assert f"{one.paths.log} is not a regular file" in one.said[0]
     assert "Traceback" not in one.said[0]
 
 
@@ -343,7 +398,7 @@ async def test_a_hub_stopped_while_it_starts_winds_down(stage: Any) -> None:
     assert one.left == []
     assert one.calls[-2:] == ["shut_down: led, hidden", "quit: led, hidden"]
     assert not is_led(one.paths)
-    assert sorted(os.listdir(one.paths.directory)) == ["hub.lock", "hub.log"]
+    assert sorted(os.listdir(one.paths.directory)) == ["channel.json", "hub.lock", "hub.log"]
 
 
 @pytest.mark.parametrize(
