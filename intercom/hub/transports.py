@@ -120,7 +120,7 @@ class ChannelPort:
             port = listen_unix(self._reactor, name, self._factory, BACKLOG, SOCKET_MODE)
             found = os.lstat(name)
         except (OSError, CannotListenError) as error:
-            raise CannotCreate(f"cannot listen at {self._path}: {_reason(error)}") from error
+            raise _cannot_listen(self._path, _reason(error)) from error
         return _BoundSocket(port, name, found.st_dev, found.st_ino)
 
     def _rename(self, bound: _BoundSocket) -> None:
@@ -132,7 +132,7 @@ class ChannelPort:
             else:
                 _remove(self._pointer)
         except OSError as error:
-            raise CannotCreate(f"cannot listen at {self._path}: {_reason(error)}") from error
+            raise _cannot_listen(self._path, _reason(error)) from error
 
 
 class _BoundSocket(NamedTuple):
@@ -178,13 +178,20 @@ def refuse_occupant(path: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise CannotCreate(f"cannot listen at {path}: {error.strerror}") from error
+        raise _cannot_listen(path, error.strerror) from error
     if not stat.S_ISSOCK(mode):
         kind = "directory" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "file"
         raise CannotCreate(
             f"cannot listen at {path}: a {kind} stands there, which is not ours to replace",
-            remedy="look at what it is, and move it away",
+            remedy=f"look at what it is: ls -ld {path}; then move it away: mv {path} {path}.old",
         )
+
+
+def _cannot_listen(path: str, reason: str | None) -> CannotCreate:
+    return CannotCreate(
+        f"cannot listen at {path}: {reason}",
+        remedy=f"see what is there: ls -la {os.path.dirname(path)}",
+    )
 
 
 def _temporary_prefix(path: str) -> str:
@@ -264,7 +271,8 @@ def extra_endpoints(reactor: Any, strings: Iterable[str]) -> list[IStreamServerE
         except Exception as error:  # each endpoint's own parser raises what it likes
             raise BadConfig(
                 f"cannot listen at {string!r}: {type(error).__name__}: {error}",
-                remedy="give a Twisted endpoint, for example tcp:7654:interface=127.0.0.1",
+                remedy="give a Twisted endpoint, such as tcp:7654:interface=127.0.0.1; see where "
+                "this one was set: intercom config listen",
             ) from error
         endpoints.append(endpoint)
     return endpoints
@@ -288,6 +296,6 @@ def channel_key(paths: ChannelPaths) -> str:
     if not (key and key.isascii() and key.isprintable() and len(key) <= _MAX_KEY):
         raise BadConfig(
             f"{paths.key} does not hold a key",
-            remedy="remove it and start the hub again, which makes a new one",
+            remedy=f"remove it, and a new one is made: rm {paths.key}; intercom hub restart",
         )
     return key
