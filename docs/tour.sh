@@ -15,6 +15,7 @@ fi
 unset INTERCOM_SESSION INTERCOM_CHANNEL INTERCOM_NO_SPAWN INTERCOM_TRANSPORT
 scene=$(mktemp -d "${TMPDIR:-/tmp}/intercom-tour.XXXXXX")
 export INTERCOM_DIR="$scene/channels"
+export INTERCOM_FORMAT=text # as on a terminal, though this script reads some of it
 
 hub() { sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' "$INTERCOM_DIR/default/hub.lock"; }
 
@@ -60,7 +61,7 @@ done
 say "The agent of api sends. Its receipt says what is true by now: stored, for one who is live."
 in_project api "echo 'The endpoint /orders is ready.' | intercom send --to web-agent"
 wait "$listener"
-say "And web has heard, as JSON, since it was not listening on a terminal:"
+say "And web has heard:"
 cat "$scene/heard"
 
 say "Now the hub is killed. The next message starts another, and waits in web's inbox."

@@ -11,11 +11,15 @@ import click
 
 from intercom.cli import options, output, rendering
 from intercom.cli.remedies import remedy_for
+from intercom.cli.send import sentence
 from intercom.client.listening import Listener
 from intercom.client.outbox import Letter, Outcome
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
 from intercom.spool.files import Inbox
+
+#: What a line of standard input looks like.
+ORDER = 'standard input takes lines like {"action":"send","to":"NAME","text":"..."}'
 
 
 class _Printer:
@@ -32,7 +36,10 @@ class _Printer:
         output.write_text(rendering.messages([message], time.time(), output.page()))
 
     def report(self, letter: Letter | None, result: Outcome | IntercomError) -> None:
-        """Print what became of a line of standard input: one JSON line on standard error."""
+        """Say on standard error what became of a line of standard input: one line."""
+        if not self._as_json:
+            self._tell(letter, result)
+            return
         if isinstance(result, Outcome):
             fields = result.fields()
         else:
@@ -46,6 +53,14 @@ class _Printer:
             fields["envelope"] = json.loads(letter.line)
         with contextlib.suppress(OSError):
             output.write(output.to_json(fields) + b"\n", output.STDERR)
+
+    def _tell(self, letter: Letter | None, result: Outcome | IntercomError) -> None:
+        """Say it in words."""
+        if isinstance(result, IntercomError):
+            remedy = remedy_for(result) if letter is not None else ORDER
+            output.note(f"{result.text}\n  {remedy}")
+        elif letter is not None:
+            output.note(sentence(result, letter).rstrip())
 
     def note(self, text: str) -> None:
         """Say something about the listening itself."""

@@ -80,7 +80,7 @@ def send(
     if scope.as_json:
         output.write(output.to_json(outcome.fields(), envelope=letter.line) + b"\n")
     else:
-        output.write_text(_sentence(outcome, letter))
+        output.write_text(sentence(outcome, letter))
 
 
 def _payload(text: str | None) -> dict[str, Any]:
@@ -192,10 +192,13 @@ def _warn(outcome: Outcome, letter: Letter) -> None:
         output.note("\n  ".join(filter(None, said)))
 
 
-def _sentence(outcome: Outcome, letter: Letter) -> str:
+def sentence(outcome: Outcome, letter: Letter) -> str:
     """The result for a person."""
     to = "everybody" if letter.broadcast else label(letter.to)
     level = f" ({outcome.level})" if outcome.level else ""
-    state = f"{outcome.state}{level}" if outcome.state else "given to the hub"
+    waiting = "given to the hub, which tells no more"
+    if outcome.status == "spooled_offline":
+        waiting = "left in the hub's inbox, not taken yet"
+    state = f"{outcome.state}{level}" if outcome.state else waiting
     live = "" if outcome.live is None else f", {outcome.live} listening"
     return f"{label(letter.message_id)} to {to}: {state}{live}\n"

@@ -174,9 +174,10 @@ def test_the_tour_shows_two_sessions_talking_and_leaves_nothing(
     empty.mkdir()
     words = ["sh", ROOT / "docs" / "tour.sh", installed.command.parent]
     done = run(words, cwd=empty, TMPDIR=str(channel_dir))
-    assert done.stdout.count("The endpoint /orders is ready.") == 3  # typed, receipt, heard
-    assert done.stdout.count("Are you still there?") == 3  # typed, receipt, polled
-    assert '"count":0' in done.stdout
+    assert done.stdout.count("The endpoint /orders is ready.") == 2  # typed, heard
+    assert done.stdout.count("Are you still there?") == 2  # typed, polled
+    assert done.stdout.count("stored (") == 2
+    assert "nothing unread" in done.stdout
     assert list(channel_dir.iterdir()) == [empty]
     assert not list(empty.iterdir())
 
