@@ -1,0 +1,1 @@
+"""Measures message hubs against each other: one load, every message checked, ratios."""
