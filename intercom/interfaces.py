@@ -160,6 +160,9 @@ class ISpool(Interface):
     def commit(inbox: str, position: Position) -> Deferred[Position]:
         """Move the stored position forward; fires with what is stored now.
 
+        Commits of one inbox may gather for a moment (a twentieth of a second) and be done
+        as one; ``close`` does at once what waits.
+
         Monotonic: a position behind the stored one changes nothing. Durable against the
         death of any process, not against a power cut (then messages are seen again).
 

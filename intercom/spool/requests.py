@@ -27,6 +27,11 @@ WORTH_EMPTYING = 1 << 20
 QUIET_S = RETRY_WINDOW
 TOO_LARGE = 64 << 20
 
+#: Seconds after a commit for which further ones of the same inbox gather. A busy listener
+#: acknowledges message by message; each commit replaces a file, and holds the inbox's lock
+#: against the appends that bring the next message.
+COMMIT_PAUSE = 0.05
+
 _T = TypeVar("_T")
 
 
@@ -56,6 +61,7 @@ class InboxRequests:
         self._idle = idle
         self._running: set[Deferred[Any]] = set()
         self._commits: dict[str, list[tuple[Position, Deferred[Position]]]] = {}
+        self._pauses: dict[str, IDelayedCall] = {}
         self._emptying: dict[str, IDelayedCall] = {}
         self._closing = False
 
@@ -65,6 +71,10 @@ class InboxRequests:
     def close(self) -> None:
         """Take no more requests, and no longer try for locks."""
         self._closing = True
+        pauses, self._pauses = self._pauses, {}
+        for inbox, pause in pauses.items():
+            pause.cancel()
+            self._commit_waiting(inbox)
         for call in self._emptying.values():
             call.cancel()
         self._emptying.clear()
@@ -81,7 +91,7 @@ class InboxRequests:
         return answer.addBoth(self._answered, answer)
 
     def commit(self, inbox: str, position: Position) -> Deferred[Position]:
-        """Move a stored position. What comes while a commit of the inbox runs is done as one.
+        """Move a stored position, at once; what comes until a moment later is done as one.
 
         An inbox that is read to its end, and large, is emptied after a while.
         """
@@ -97,6 +107,7 @@ class InboxRequests:
         return done
 
     def _commit_waiting(self, inbox: str) -> None:
+        self._pauses.pop(inbox, None)
         waiting = self._commits[inbox]
         if not waiting:
             del self._commits[inbox]
@@ -111,8 +122,15 @@ class InboxRequests:
             self._committed, _tell_all, callbackArgs=(inbox, waiting), errbackArgs=(waiting,)
         )
         answer.addErrback(lambda failure: self._log.failure("a bug in the spool", failure))
-        answer.addBoth(lambda _: self._commit_waiting(inbox))
+        answer.addBoth(lambda _: self._pause(inbox))
         answer.addBoth(self._answered, answer)
+
+    def _pause(self, inbox: str) -> None:
+        """After a commit let others gather, unless there is no time."""
+        if self._closing:
+            self._commit_waiting(inbox)
+        else:
+            self._pauses[inbox] = self._clock.callLater(COMMIT_PAUSE, self._commit_waiting, inbox)
 
     def _committed(
         self,

@@ -149,16 +149,18 @@ class SpoolContract:
         self.assertIsNone(self.now(self.spool.open(self.listener)))
 
     def now(self: Any, answer: Deferred[Any]) -> Any:
-        self.run_all()
+        """The answer; a commit may wait for others a moment."""
+        self.pass_time(0.1)
         return self.successResultOf(answer)
 
     def refusal(self: Any, answer: Deferred[Any], kind: type[Exception]) -> Any:
-        self.run_all()
+        self.pass_time(0.1)
         return self.failureResultOf(answer, kind).value
 
     def pass_time(self, seconds: float, step: float = 0.05) -> None:
         """Let time pass, and everything happen that it brings."""
         passed = 0.0
+        self.run_all()
         while passed < seconds - 1e-9:
             self.clock.advance(min(step, seconds - passed))
             passed += step
@@ -386,7 +388,7 @@ class SpoolContract:
             self.spool.commit("bob", Position(1, place))
             for place in (2 * size, size, 3 * size, 2 * size, 7, 4 * size)
         ] + [self.spool.commit("bob", Position(2, 0))]
-        self.run_all()
+        self.pass_time(0.1)
         stored = [self.successResultOf(answer).offset // size for answer in answers[:4]]
         self.assertEqual(stored, [2, 2, 3, 3])
         for answer in answers[4:]:

@@ -245,15 +245,39 @@ def test_a_long_read_delays_no_append(bench: Bench, entry: MakeEntry) -> None:
     assert not reading.called
 
 
-def test_commits_of_one_inbox_are_done_together(bench: Bench, entry: MakeEntry) -> None:
+def test_a_commit_is_done_at_once_and_those_that_follow_it_together(
+    bench: Bench, entry: MakeEntry
+) -> None:
     bench.spool.append([entry(n) for n in range(10)])
     bench.run_all()
     size = len(entry(0).line) + 1
-    answers = [bench.spool.commit("bob", Position(1, n * size)) for n in range(1, 11)]
     bench.calls.log.clear()
+    first = bench.spool.commit("bob", Position(1, size))
     bench.run_all()
-    assert [answer.result.offset for answer in answers] == [n * size for n in range(1, 11)]
+    assert first.result == Position(1, size)
+    answers = [bench.spool.commit("bob", Position(1, n * size)) for n in range(2, 11)]
+    bench.run_all()
+    assert not any(answer.called for answer in answers)
+    bench.clock.advance(requests.COMMIT_PAUSE)
+    bench.run_all()
+    assert [answer.result.offset for answer in answers] == [n * size for n in range(2, 11)]
     assert bench.calls.log.count("rename") == 2  # the first, then all others
+    assert Inbox(bench.spool._paths, "bob").unread() == 0
+
+
+def test_a_commit_that_waits_for_others_is_done_when_the_spool_closes(
+    bench: Bench, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(1), entry(2)])
+    bench.run_all()
+    size = len(entry(1).line) + 1
+    bench.spool.commit("bob", Position(1, size))
+    bench.run_all()
+    late = bench.spool.commit("bob", Position(1, 2 * size))
+    closed = bench.spool.close()
+    bench.run_all()
+    assert late.result == Position(1, 2 * size)
+    assert closed.called
     assert Inbox(bench.spool._paths, "bob").unread() == 0
 
 
@@ -269,6 +293,7 @@ def test_a_large_inbox_is_emptied_ten_minutes_after_it_was_read(
     bench.run_all()
     assert first.called
     assert os.path.getsize(bench.spool._paths.inbox("bob")) == size
+    bench.clock.advance(requests.COMMIT_PAUSE)
     last = bench.spool.commit("bob", Position(1, size))
     bench.run_all()
     assert last.result == Position(1, size)
