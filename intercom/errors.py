@@ -164,3 +164,14 @@ class BadConfig(IntercomError):
     """A setting, identity file or option holds something unusable (exit code 78)."""
 
     code = "BAD_CONFIG"
+
+
+class BadUsage(BadConfig):
+    """A value that was typed on the command line is unusable (exit code 2)."""
+
+    code = "USAGE"
+
+    @property
+    def exit_code(self) -> int:
+        """That of a command line that makes no sense; what stands in files is 78."""
+        return EX_USAGE

@@ -59,6 +59,26 @@ def check_session(name: object) -> str:
     return name
 
 
+def check_chosen(name: str) -> str:
+    """Return a session id that one of ours is to have from now on, or refuse it.
+
+    Ids of other clients may be odder: see :func:`check_session`.
+
+    :raise ProtocolError: ``BAD_SESSION_ID``.
+    """
+    check_session(name)
+    if name.startswith("-"):
+        raise ProtocolError(
+            f"a name must not begin with '-', as an option does: {name!r}", code="BAD_SESSION_ID"
+        )
+    if not name.isprintable() and any(unicodedata.category(c) == "Cf" for c in name):
+        raise ProtocolError(
+            f"a name must not hold characters that are not seen: {name!a}",
+            code="BAD_SESSION_ID",
+        )
+    return name
+
+
 def slug(text: str) -> str:
     """Make a kebab-case session id of any text, ``session`` if nothing is left."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()

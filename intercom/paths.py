@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import stat
 from pathlib import Path
 
 from intercom.names import channel_name, file_name
 
 # Whoever asks where a file of a channel lies also wants to open it, in the safe way.
-from intercom.private import Warn, private_directory, silent
+from intercom.private import Warn, check_directory, private_directory, silent
 from intercom.private import open_private as open_private
 from intercom.private import read_private as read_private
 from intercom.private import write_atomic as write_atomic
@@ -115,9 +116,21 @@ class ChannelPaths:
         if self.socket != self.file("hub.sock"):
             private_directory(os.path.dirname(self.socket), warn)
 
+    def check(self) -> None:
+        """See whether :meth:`prepare` would succeed; raises as that does, and makes nothing."""
+        check_directory(self.base)
+        check_directory(self.directory)
+        if self.socket != self.file("hub.sock"):
+            check_directory(os.path.dirname(self.socket))
+
     def file(self, name: str) -> str:
         """The path of one file in the channel's directory."""
         return os.path.join(self.directory, name)
+
+    @property
+    def command(self) -> str:
+        """How a command for this channel begins, as a shell takes it."""
+        return shlex.join(["intercom", "--dir", self.base, "--channel", self.name])
 
     @property
     def socket(self) -> str:

@@ -9,6 +9,7 @@ the path, its owner and its mode, and what to do.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import tempfile
@@ -43,15 +44,43 @@ def private_directory(path: str, warn: Warn = silent) -> None:
             make_directories(whole)
         found = os.lstat(path)
     except OSError as error:
-        raise CannotCreate(
-            f"cannot make the directory {path}: {error.strerror}",
-            remedy="choose another place with --dir or INTERCOM_DIR",
-        ) from error
+        raise _cannot_make(path, error.strerror) from error
     _check_directory(path, found)
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o077:
         os.chmod(path, 0o700)
         warn(f"{path} was open to others (mode {mode:04o}); it is 0700 now")
+
+
+def check_directory(path: str) -> None:
+    """See whether :func:`private_directory` would take ``path``. Makes and changes nothing.
+
+    :raise UnsafePlace: what is there is not ours alone.
+    :raise CannotCreate: it does not exist and could not be made.
+    """
+    whole = os.path.abspath(path)
+    _check_way(whole)
+    above, code = os.path.dirname(whole), 0
+    try:
+        _check_directory(path, os.lstat(path))
+    except FileNotFoundError:
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        if not os.path.isdir(above):
+            code = errno.ENOTDIR
+        elif not os.access(above, os.W_OK | os.X_OK):
+            code = errno.EACCES
+    except OSError as error:
+        code = error.errno or errno.EIO
+    if code:
+        raise _cannot_make(path, os.strerror(code))
+
+
+def _cannot_make(path: str, reason: str | None) -> CannotCreate:
+    return CannotCreate(
+        f"cannot make the directory {path}: {reason}",
+        remedy="choose another place with --dir or INTERCOM_DIR",
+    )
 
 
 def make_directories(path: str) -> None:

@@ -39,9 +39,8 @@ from intercom.hub.service import (
     to_stderr,
     use_monotonic_time,
 )
-from intercom.hub.transports import refuse_occupant
-from intercom.paths import ChannelPaths
-from intercom.settings.hub import HubSettings, hub_settings
+from intercom.hub.transports import extra_endpoints, refuse_occupant
+from intercom.settings.hub import HubSettings, hub_settings, not_applied
 from intercom.settings.lookup import Settings
 from intercom.settings.table import SETTINGS
 
@@ -85,7 +84,7 @@ class Options(usage.Options):
         if daemonizing and not (parent["logfile"] or parent["logger"] or parent["syslog"]):
             parent["logger"] = "intercom.hub.log.Silence"
         if daemonizing and parent["uid"] is None:
-            _or_give_up(_look_ahead, self["settings"].paths)
+            _or_give_up(_look_ahead, self["settings"])
 
     def _settings(self) -> tuple[HubSettings, Callable[..., HubSettings]]:
         """Which channel this hub is for, and what says how it is to be run.
@@ -95,9 +94,12 @@ class Options(usage.Options):
         """
         try:
             asked = {key: self._given(key) for key in ("durability", "idle_exit")}
+            row = SETTINGS["listen"]
+            typed = [one for text in self["listen"] for one in row.of_text(text, "--listen")]
+            asked["listen"] = typed or None
+            extra_endpoints(None, typed)
         except BadConfig as error:
             raise usage.UsageError(f"{error.text}; {error.remedy}") from error
-        asked["listen"] = self["listen"] or None
         place = Settings(os.environ, {"dir": self["dir"], "channel": self["channel"]})
         paths, channel = _or_give_up(place.paths), place.value("channel")
         if paths.name != channel:
@@ -111,16 +113,19 @@ class Options(usage.Options):
         return None if self[name] is None else SETTINGS[key].of_text(self[name], f"--{name}")
 
 
-def _look_ahead(paths: ChannelPaths) -> None:
+def _look_ahead(settings: HubSettings) -> None:
     """Before twistd forks: see what would keep the daemon from living.
 
     A look only; the daemon decides by its election.
 
     :raise IntercomError: it could not live.
     """
+    paths = settings.paths
     paths.prepare(to_stderr)
     if is_led(paths):
-        raise already_led(paths)
+        error = already_led(paths)
+        error.remedy = not_applied(settings.kept, paths.command) if settings.kept else ""
+        raise error
     refuse_occupant(paths.socket)
 
 

@@ -24,9 +24,12 @@ def ack(ctx: click.Context, session: str | None, position: str | None, everythin
         raise click.UsageError("say how far: either POSITION, as poll --peek prints it, or --all")
     wanted = _parse(position) if position is not None else None
     scope = options.scope(ctx)
-    own = scope.session(session)
+    own, is_known = scope.reader(session)
     with Inbox(scope.paths, own) as inbox:
-        if wanted is None:
+        begin = inbox.read().start
+        if not is_known and wanted in (None, begin):
+            stands = begin  # nothing to count, and nobody to be made known
+        elif wanted is None:
             _skipped, stands = inbox.skip_to_end()
         else:
             stands = inbox.commit(wanted)

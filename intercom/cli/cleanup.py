@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from intercom.cli import options, output
-from intercom.cli.rendering import escape
+from intercom.cli.rendering import counted, escape
 from intercom.client import cleaning
 
 
@@ -38,5 +38,5 @@ def cleanup(ctx: click.Context, stale: bool, force: bool) -> None:
     if swept.stopped:
         lines.insert(0, f"ended the hub, pid {swept.stopped}")
     if swept.unread:
-        lines.append(f"{swept.unread} unread messages were among it")
+        lines.append(f"{counted(swept.unread, 'unread message')} removed with these")
     output.write_text("\n".join(lines) + "\n")

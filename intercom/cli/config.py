@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
+from intercom.cli.daemon import check_endpoints
 from intercom.cli.rendering import escape
 from intercom.election.locks import is_led
 from intercom.errors import EX_CONFIG, BadConfig
@@ -22,7 +23,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [key for key in SETTINGS if key.startswith(incomplete)]
 
 
-@click.command
+@click.command(context_settings={"ignore_unknown_options": True})  # -5 is a value
 @click.argument("key", required=False, shell_complete=_complete)
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option("--unset", is_flag=True, help="Let the setting be as if nobody had set it.")
@@ -63,6 +64,9 @@ def config(
 
 def _check_usage(key: str | None, values: tuple[str, ...], unset: bool, user: bool) -> None:
     """Refuse words that do not go together."""
+    for word in (key or "", *values):
+        if word.startswith("--"):
+            raise click.UsageError(f"no such option: {word}")
     if unset and (key is None or values):
         raise click.UsageError("--unset takes the one setting to take back: --unset KEY")
     if user and not (values or unset):
@@ -95,13 +99,16 @@ def _check_place(row: Setting, user: bool) -> None:
 def _value(row: Setting, words: tuple[str, ...]) -> Any:
     """The value that the words of the command line stand for.
 
-    :raise BadConfig: they stand for none.
+    :raise BadUsage: they stand for none.
     """
-    if row.kind.several:
-        return [one for word in words for one in row.of_text(word, row.key)]
-    if len(words) > 1:
+    if len(words) > 1 and not row.kind.several:
         raise click.UsageError(f"{row.key} has one value, not {len(words)}")
-    value = row.of_text(words[0], row.key)
+    with options.typed():
+        if row.kind.several:
+            several = [one for word in words for one in row.of_text(word, row.key)]
+            check_endpoints(several)
+            return several
+        value = row.of_text(words[0], row.key)
     return os.path.abspath(os.path.expanduser(value)) if row.kind is PLACE else value
 
 

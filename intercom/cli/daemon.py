@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,8 +18,6 @@ from intercom.cli import options, output
 from intercom.records import LEVELS
 from intercom.settings.hub import HubSettings, hub_settings
 from intercom.settings.table import SETTINGS
-
-IDLE = SETTINGS["idle_exit"]
 
 
 @click.command
@@ -55,14 +53,37 @@ def daemon(
     Also 0 if another hub leads the channel already: it is named. 73 if an address,
     file or directory cannot be taken, with the reason.
     """
-    asked = {
-        "durability": durability,
-        "idle_exit": None if idle_exit is None else IDLE.of_text(idle_exit, "--idle-exit"),
-        "listen": list(listen) or None,
-    }
+    asked = values(durability, idle_exit, listen)
     paths = options.scope(ctx).paths
     settle = partial(hub_settings, paths, asked, os.environ, on_demand=on_demand)
     return run(settle(warn=output.note), settle)
+
+
+def values(durability: str | None, idle_exit: str | None, listen: Sequence[str]) -> dict[str, Any]:
+    """The settings that the options give; None where one was left out.
+
+    :raise BadUsage: an option makes no sense.
+    """
+    idle, places = SETTINGS["idle_exit"], SETTINGS["listen"]
+    with options.typed():
+        asked = {
+            "durability": durability,
+            "idle_exit": None if idle_exit is None else idle.of_text(idle_exit, "--idle-exit"),
+            "listen": [one for text in listen for one in places.of_text(text, "--listen")] or None,
+        }
+        check_endpoints(asked["listen"] or ())
+    return asked
+
+
+def check_endpoints(places: Sequence[str]) -> None:
+    """Make sure that Twisted knows what these endpoints are; it is loaded if there are any.
+
+    :raise BadConfig: it does not.
+    """
+    if places:
+        from intercom.hub.transports import extra_endpoints
+
+        extra_endpoints(None, places)
 
 
 def run(settings: HubSettings, settle: Callable[[], HubSettings]) -> int:

@@ -70,5 +70,6 @@ def _text(session: str, lines: list[bytes], total: int) -> str:
         return f"{name} is forgotten; nothing was unread\n"
     found = [envelope.parse(line) for line in lines]
     text = rendering.messages(found, time.time(), output.page())
+    were = f"{rendering.counted(total, 'message')} {'was' if total == 1 else 'were'}"
     more = f"({total - len(lines)} more)\n" if total > len(lines) else ""
-    return f"{text.rstrip()}\n{more}{name} is forgotten; unread were {total}\n"
+    return f"{text.rstrip()}\n{more}{name} is forgotten; {were} unread\n"

@@ -14,11 +14,12 @@ import click
 
 from intercom.cli import logs as hublog
 from intercom.cli import options, output
-from intercom.cli.daemon import daemon
+from intercom.cli.daemon import check_endpoints, daemon, values
 from intercom.cli.rendering import escape, label
 from intercom.client import control
 from intercom.errors import HubUnavailable
 from intercom.paths import ChannelPaths, forgetful
+from intercom.settings.hub import hub_settings, not_applied
 
 #: As many names of connected sessions are shown as text; JSON has all.
 MAX_NAMES = 20
@@ -49,11 +50,17 @@ def start(ctx: click.Context, /, **asked: Any) -> None:
     """Start a hub in the background; return when it serves.
 
     It stays until it is told to stop, unless --idle-exit says else. What the options
-    say is kept for the channel's later hubs. That one runs already is no failure.
+    say is kept for the channel's later hubs. That one runs already is no failure; it
+    goes on as it is, and the options are not applied.
     """
+    given = values(**asked)
     paths = options.scope(ctx).paths
-    pid, started = control.start(paths, _words(ctx, asked), os.environ)
+    words = _words(ctx, asked)
+    pid, started = control.start(paths, words, os.environ)
     fields = {"status": "started" if started else "running", "pid": pid, "channel": paths.name}
+    if words and not started:
+        fields["options"] = "ignored"
+        output.note(not_applied(given, options.again(ctx)))
     state = "is started" if started else "runs already"
     _say(
         ctx,
@@ -80,8 +87,8 @@ def _words(ctx: click.Context, asked: dict[str, Any]) -> list[str]:
         name = str(parameter.name)
         source = ctx.get_parameter_source(name)
         if name in asked and source is not None and source.name in given:
-            values = asked[name] if parameter.multiple else [asked[name]]
-            words += [part for value in values for part in (parameter.opts[0], str(value))]
+            several = asked[name] if parameter.multiple else [asked[name]]
+            words += [part for value in several for part in (parameter.opts[0], str(value))]
     return words
 
 
@@ -108,9 +115,11 @@ def stop(ctx: click.Context) -> None:
 def restart(ctx: click.Context) -> None:
     """Put a new hub in the place of the running one; nothing that was stored is lost.
 
-    Listeners connect again by themselves, and messages under way are sent again.
+    Listeners connect again by themselves, and messages under way are sent again. Settings
+    with which no hub could start leave the running one as it is.
     """
     paths = options.scope(ctx).paths
+    check_endpoints(hub_settings(paths, {}, os.environ).listen)
     old, pid = control.restart(paths, os.environ)
     fields = {"status": "restarted" if old else "started", "pid": pid, "channel": paths.name}
     instead = f", in the place of pid {old}" if old else ""
@@ -125,6 +134,7 @@ def restart(ctx: click.Context) -> None:
 def status(ctx: click.Context) -> None:
     """Say whether a hub runs, and how. Starts none; exit 69 if none runs, or it is stopped."""
     paths = options.look(ctx).paths
+    paths.check()
     try:
         found = control.look(paths)
     except HubUnavailable as error:
@@ -172,7 +182,7 @@ def _status_text(paths: ChannelPaths, fields: dict[str, Any], now: float) -> str
     if fields["idle"] is not None:
         ends = fields["idle_exit"]
         leaves = (
-            f", leaves after {_span(ends)} without a connection"
+            f", leaves after {ends:g} s without a connection"
             if isinstance(ends, int | float)
             else ", stays"
         )

@@ -9,7 +9,7 @@ import click
 
 from intercom.cli import options, output
 from intercom.cli.name import claimed, described, warn_of_former
-from intercom.cli.rendering import label
+from intercom.cli.rendering import counted, label
 from intercom.client.identity import Identity
 from intercom.client.spawn import ensure_hub
 from intercom.client.tokens import own_token
@@ -61,7 +61,7 @@ def init(ctx: click.Context, fresh: bool, name: str | None, force_new: bool) -> 
     if scope.as_json:
         output.write(output.to_json(result) + b"\n")
         return
-    left = f", {skipped} older messages skipped" if skipped else ""
+    left = f", {counted(skipped, 'older message')} skipped" if skipped else ""
     is_of = described(who.persona)
     said = f" ({is_of})" if is_of else ""
     output.write_text(f"{label(who.session)}{said} is ready on channel {scope.paths.name}{left}\n")
@@ -69,7 +69,7 @@ def init(ctx: click.Context, fresh: bool, name: str | None, force_new: bool) -> 
 
 def _named(scope: options.Scope, name: str | None, force_new: bool) -> Identity:
     """Who this is to be."""
-    if name and force_new:
+    if name is not None and force_new:
         raise click.UsageError("either --name says the name, or --force-new has one drawn")
     names = scope.names()
     if force_new and names.given(None):
@@ -77,8 +77,8 @@ def _named(scope: options.Scope, name: str | None, force_new: bool) -> Identity:
             f"INTERCOM_SESSION says that you are {os.environ['INTERCOM_SESSION']!r}; "
             f"unset it to have a name drawn"
         )
-    if name:
-        return claimed(names, name)
+    if name is not None:
+        return claimed(scope, names, name, ("init", "--name"))
     return names.draw_another() if force_new else names.speaker()
 
 

@@ -57,8 +57,7 @@ class _Printer:
     def _tell(self, letter: Letter | None, result: Outcome | IntercomError) -> None:
         """Say it in words."""
         if isinstance(result, IntercomError):
-            remedy = remedy_for(result) if letter is not None else ORDER
-            output.note(f"{result.text}\n  {remedy}")
+            output.note(f"{result.text}\n  {remedy_for(result) if letter else ORDER}")
         elif letter is not None:
             output.note(sentence(result, letter).rstrip())
 
@@ -71,7 +70,7 @@ class _Printer:
 @options.session_option
 @click.option("--fresh/--no-fresh", default=False, help="Skip what lies unread, or not.")
 @click.option("--once", is_flag=True, help="End after the first message, or messages.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="End after this.")
+@click.option("--timeout", type=options.Seconds(), metavar="SECONDS", help="End after this.")
 @click.pass_context
 def listen(
     ctx: click.Context, session: str | None, fresh: bool, once: bool, timeout: float | None
@@ -91,7 +90,7 @@ def listen(
             inbox.enrol()
             skipped, _end = inbox.skip_to_end()
         if skipped:
-            output.note(f"{skipped} older messages skipped")
+            output.note(f"{rendering.counted(skipped, 'older message')} skipped")
     listener = Listener(
         scope.paths,
         own,

@@ -8,10 +8,16 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
-from intercom.cli.rendering import escape, label
-from intercom.client.identity import Identity, Names, Row
+from intercom.cli.rendering import ago, escape, label
+from intercom.client import claims
+from intercom.client.callers import in_words
+from intercom.client.identity import MOST_NUMBERED, Identity, Names, Row
 from intercom.client.roster import Persona, persona
+from intercom.errors import IntercomError
+from intercom.names import MAX_SESSION_LENGTH, check_chosen, slug
+from intercom.spool.calls import FileCalls
 from intercom.spool.files import Inbox
+from intercom.spool.known import is_known
 
 
 @click.command
@@ -24,13 +30,14 @@ def name(ctx: click.Context, id_only: bool, everything: bool, claim: str | None)
 
     A name that somebody uses at this moment, or that is another project's, cannot be claimed.
     """
-    if everything and claim:
+    if everything and claim is not None:
         raise click.UsageError("--all lists names, --claim takes one: choose")
     scope = options.scope(ctx)
     names = scope.names()
     if everything:
         return _list(scope, names, id_only)
-    who = scope.use(claimed(names, claim) if claim else names.speaker())
+    asked = ("name", "--claim")
+    who = scope.use(names.speaker() if claim is None else claimed(scope, names, claim, asked))
     warn_of_former(scope, who)
     if not who.sticky:
         with Inbox(scope.paths, who.session) as inbox:
@@ -86,14 +93,14 @@ def _fields(session: str) -> dict[str, Any]:
 
 def _line(row: Row, own: bool, now: float) -> str:
     """One name for a person."""
+    whose = "" if row.caller is None else escape(in_words(row.caller))
     if row.live:
-        state = "in use"
+        state = f"in use, the name of {whose}" if whose else "in use"
     elif row.gone:
-        state = "free"
+        state = f"free, was the name of {whose}" if whose else "free"
     else:
-        state = f"last used {max(0, int(now - row.used_at)) // 60} min ago"
-    whose = "nobody" if row.caller is None else escape(row.caller)
-    return f"{label(row.session)}{' (you)' if own else ''}: {state}, of {whose}\n"
+        state = f"the name of {whose}, last used {ago(now - row.used_at)}"
+    return f"{label(row.session)}{' (you)' if own else ''}: {state}\n"
 
 
 def described(who: Persona) -> str:
@@ -111,9 +118,17 @@ def _reason(who: Identity, project: str) -> str:
     return f"the name of {kind} in {escape(project)}"
 
 
-def claimed(names: Names, session: str) -> Identity:
-    """Give the caller the name that it wants, and say if that will have no effect."""
-    found = names.claim(session)
+def claimed(scope: options.Scope, names: Names, session: str, asked: tuple[str, ...]) -> Identity:
+    """Give the caller the name that it wants, and say if that will have no effect.
+
+    :param asked: verb and option that took the name, to say how another one is taken.
+    """
+    try:
+        found = names.claim(session)
+    except IntercomError as error:
+        if error.code in ("BAD_SESSION_ID", "SESSION_COLLISION"):
+            error.remedy = _instead(scope, names, session, asked, error.code)
+        raise
     given = names.given(None)
     if given is not None and given[0] != session:
         output.note(
@@ -121,6 +136,38 @@ def claimed(names: Names, session: str) -> Identity:
             f"  to speak as {session!r}: unset INTERCOM_SESSION"
         )
     return found
+
+
+def _instead(
+    scope: options.Scope, names: Names, session: str, asked: tuple[str, ...], code: str
+) -> str:
+    """What to try where a name cannot be had."""
+    if code == "BAD_SESSION_ID":
+        return f"choose another: {scope.again(*asked, _plain(session))}"
+    other = scope.again(*asked, _free_like(scope, names, session))
+    said = f"choose another: {other}; or have one drawn: {scope.again('init', '--force-new')}"
+    if names.has(session):
+        said += f"; see this project's names: {scope.again('name', '--all')}"
+    return said
+
+
+def _free_like(scope: options.Scope, names: Names, session: str) -> str:
+    """The same name with the lowest number behind it that nobody has used on the channel."""
+    calls, base = FileCalls(), session[: MAX_SESSION_LENGTH - 3]
+    numbered = [f"{base}-{n}" for n in range(2, MOST_NUMBERED + 1)]
+    for one in numbered:
+        used = is_known(scope.paths, calls, one) or names.has(one) or names.is_live(one)
+        if not used and claims.look(scope.paths, one).tree is None:
+            return one
+    return numbered[-1]
+
+
+def _plain(session: str) -> str:
+    """What may be had in place of a name that is none."""
+    try:
+        return check_chosen(slug(session)) if session else "NAME"
+    except IntercomError:
+        return "NAME"
 
 
 def warn_of_former(scope: options.Scope, who: Identity) -> None:

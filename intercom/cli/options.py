@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +16,53 @@ import click
 from intercom.cli import output
 from intercom.client.identity import Identity, Names
 from intercom.client.tree import project_directory
-from intercom.errors import IntercomError
+from intercom.errors import BadConfig, BadUsage, IntercomError
 from intercom.paths import ChannelPaths
 from intercom.settings.files import ChannelFile
 from intercom.settings.lookup import Settings
+from intercom.spool.calls import FileCalls
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _META = "intercom.options."
+
+
+class Seconds(click.FloatRange):
+    """A length of time: a finite number that is not negative; refused in plain words."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read it."""
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        if seconds < 0:
+            self.fail(f"{value} is less than 0", param, ctx)
+        return seconds
+
+
+class Whole(click.IntRange):
+    """A whole number that is not too small; refused in plain words."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__(min=least)
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it."""
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", str(value)):
+            self.fail(f"{value!r} is no whole number", param, ctx)
+        if int(value) < self._least:
+            self.fail(f"{value} is less than {self._least}", param, ctx)
+        return int(value)
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -63,6 +104,11 @@ COMMON = frozenset(str(option.name) for option in _common())
 
 def add_common(command: click.Command) -> click.Command:
     """Let a verb, or the group, take the common options, but for those that it declares itself."""
+    if command.short_help is None and command.help:
+        # Its first sentence, which click would cut where a list of commands has no room.
+        command.short_help = " ".join(re.split(r"\.\s|\n\n", command.help, maxsplit=1)[0].split())
+    if isinstance(command, click.Group):
+        command.no_args_is_help = False  # one that is given nothing: see output.fail
     declared = {parameter.name for parameter in command.params}
     if "format" not in declared:
         command.params += [option for option in _common() if option.name not in declared]
@@ -115,6 +161,27 @@ class Scope:
         """The session that speaks: the option, the environment's, or the caller's own."""
         return self.use(self.names().speaker(option)).session
 
+    def reader(self, option: str | None) -> tuple[str, bool]:
+        """The session whose inbox is read, and whether it is one; it is said if it is not.
+
+        A name behind ``--session`` that nobody used, and to which nobody wrote, is probably
+        mistyped: reading must not make it known.
+        """
+        who = self.use(self.names().speaker(option))
+        is_ours = who.sticky or who.source != "--session" or who.hold.claim.tree is not None
+        if is_ours or FileCalls().stat(self.paths.inbox(who.session)) is not None:
+            return who.session, True
+        from intercom.client.outbox import look_up  # only where a name is to be found
+
+        nearest = " or ".join(map(repr, look_up(self.paths, who.session)[1]))
+        meant = f"; did you mean {nearest}?" if nearest else ""
+        output.note(f"nobody on this channel ever used {who.session!r}{meant}")
+        return who.session, False
+
+    def again(self, *words: str) -> str:
+        """See :func:`again`."""
+        return again(self.context, *words)
+
     def use(self, identity: Identity) -> Identity:
         """Speak as this session until the verb ends."""
         self.context.call_on_close(identity.hold.close)
@@ -147,6 +214,18 @@ def settings(ctx: click.Context) -> Settings:
     """What holds for a command, by its common options, the environment and the user's file."""
     names = {"base": "dir", "channel": "channel", "format": "format"}
     return Settings(os.environ, {key: _given(ctx, name) for name, key in names.items()})
+
+
+@contextlib.contextmanager
+def typed() -> Iterator[None]:
+    """Read values that were typed: one that cannot be is bad usage, not a bad file.
+
+    :raise BadUsage: in place of ``BadConfig``.
+    """
+    try:
+        yield
+    except BadConfig as error:
+        raise BadUsage(error.text, remedy=error.remedy, details=error.details) from error
 
 
 def again(ctx: click.Context, *words: str) -> str:

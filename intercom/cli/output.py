@@ -115,9 +115,7 @@ def fail(error: BaseException, as_json: bool) -> int | None:
         _say(error.code, error.text, remedy_for(error), as_json, error.details)
         return error.exit_code
     if isinstance(error, click.UsageError):
-        command = error.ctx.command_path if error.ctx else "intercom"
-        _say("USAGE", error.format_message(), f"see: {command} --help", as_json, {})
-        return EX_USAGE
+        return _fail_usage(error, as_json)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         text = f"{name}{error.strerror or error}"
@@ -125,6 +123,27 @@ def fail(error: BaseException, as_json: bool) -> int | None:
         _silence_stdout()
         return EX_IOERR
     return None
+
+
+def _fail_usage(error: click.UsageError, as_json: bool) -> int:
+    """Say what is wrong with a command line; to one that ends before its verb, what verbs are."""
+    command = error.ctx.command_path if error.ctx else "intercom"
+    text = error.format_message()
+    hint = f"see: {command} --help"
+    if error.ctx and isinstance(error.ctx.command, click.Group) and text == "Missing command.":
+        if not as_json:
+            with contextlib.suppress(OSError):
+                write_text(error.ctx.get_help() + "\n")
+            return EX_USAGE
+        text = "missing command"
+    elif isinstance(error, click.NoSuchOption) and error.option_name == "--session":
+        verb = command.partition(" ")[2]
+        text = f"{verb} takes no --session"
+        if not verb:
+            text = "--session belongs behind the verb"
+            hint = "as in: intercom poll --session ID"
+    _say("USAGE", text, hint, as_json, {})
+    return EX_USAGE
 
 
 def _say(code: str, text: str, remedy: str, as_json: bool, details: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
+from intercom.cli.remedies import remedy_for
 from intercom.cli.rendering import escape
 from intercom.client.identity import Names
 from intercom.client.namebook import Shelf
@@ -26,7 +27,7 @@ from intercom.settings.lookup import DEFAULT, Settings
 def paths(ctx: click.Context, session: str | None) -> None:
     """Show where everything is, who says so, and how safe messages are there.
 
-    Makes nothing, checks nothing, and starts no hub.
+    Makes nothing, and starts no hub. Of a place that commands refuse it says why.
     """
     scope = options.look(ctx)
     own = _session(scope, session)
@@ -112,9 +113,15 @@ def _who(settings: Settings, key: str) -> str:
 def _promise(scope: options.Scope) -> dict[str, Any]:
     """How safe messages are: what is asked of a hub here, what can be had, and why not more.
 
-    ``level`` is what a receipt names.
+    ``level`` is what a receipt names; None where every command refuses the place.
     """
     channel: ChannelPaths = scope.paths
+    try:
+        channel.check()
+    except IntercomError as error:
+        asked = str(scope.settings.value("durability"))
+        refused = {"asked": asked, "reachable": None, "level": None}
+        return refused | {"reason": error.text, "remedy": remedy_for(error)}
     try:
         asked = str(scope.settings.on(ChannelFile(channel)).value("durability"))
     except IntercomError as error:
@@ -153,6 +160,9 @@ def _text(places: dict[str, dict[str, Any]], promise: dict[str, Any]) -> str:
         said += [place["problem"]] if "problem" in place else []
         note = f"  ({escape(', '.join(said))})" if said else ""
         lines.append(f"{name.replace('_', ' '):<14} {escape(place['path'])}{note}")
+    if promise["level"] is None:
+        lines += [f"cannot be used: {escape(promise['reason'])}", f"  {escape(promise['remedy'])}"]
+        return "\n".join(lines) + "\n"
     lines.append(f"durability {promise['level']}: {_MEANING[promise['level']]}")
     if promise["reason"]:
         lines += [f"  {escape(promise['reason'])}", f"  {promise['remedy']}"]

@@ -47,10 +47,10 @@ class _Haul:
 
 @click.command
 @options.session_option
-@click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+@click.option("--wait", type=options.Seconds(), default=0.0, metavar="SECONDS",
               help="Wait so long for a message if there is none.")  # fmt: skip
 @click.option("--peek", is_flag=True, help="Show without counting as read.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
+@click.option("--limit", type=options.Whole(1), default=50, show_default=True, metavar="N",
               help="Show at most so many.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Show long messages whole where text is no terminal's.")
 @click.pass_context
@@ -64,9 +64,9 @@ def poll(
     terminal is cut at 2 KiB a message; one that was cut does not count as read.
     """
     scope = options.scope(ctx)
-    own = scope.session(session)
+    own, is_known = scope.reader(session)
     with Inbox(scope.paths, own) as inbox:
-        if not peek:
+        if not peek and is_known:
             inbox.enrol()
         haul = _wait(inbox, limit, time.monotonic() + wait)
         page = output.page(None if full else rendering.MODEL_LIMIT)
@@ -79,7 +79,7 @@ def poll(
             hints = _hints(ctx, haul, left, peek, session)
             shown = rendering.messages(haul.messages, time.time(), page)
             output.write_text(shown + "".join(f"{hint}\n" for hint in hints))
-        if not peek:
+        if not peek and (is_known or inbox.size()):
             try:
                 inbox.commit(haul.position)
             except IntercomError as error:  # the result has been said; there is no second one
@@ -160,7 +160,7 @@ def _hints(
     own = ["--session", session] if session else []
     said = [] if haul.messages else ["nothing unread"]
     if haul.damaged:
-        said.append(f"{haul.damaged} damaged lines passed over")
+        said.append(f"{rendering.counted(haul.damaged, 'damaged line')} passed over")
     if haul.cut:
         past = _written(haul.places[-1][1])
         whole = options.again(ctx, "poll", "--full", "--limit", "1", *own)

@@ -95,6 +95,11 @@ def label(name: object) -> str:
     return '"' + "".join(f"\\u{ord(c):04x}" if c in _JOINERS else c for c in quoted) + '"'
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def _as_escape(found: re.Match[str]) -> str:
     return f"\\x{ord(found[0]):02x}"
 
@@ -110,10 +115,15 @@ def age(timestamp: object, now: float) -> str:
         return "just now"
     if seconds < 0:
         return "dated in the future"
+    return ago(seconds)
+
+
+def ago(seconds: float) -> str:
+    """A moment that lies so far back, in its largest unit."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"
-    return f"{int(seconds)} s ago"
+    return f"{int(seconds)} s ago" if seconds >= 1 else "just now"
 
 
 # -- messages ---------------------------------------------------------------------------------

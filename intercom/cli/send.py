@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import re
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -14,6 +16,7 @@ from intercom.cli.rendering import label
 from intercom.client.outbox import Letter, Outcome, compose, deliver
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
+from intercom.wire import jsontext
 from intercom.wire.envelope import MAX_LINE
 
 _CHUNK = 1 << 16
@@ -62,16 +65,18 @@ def send(
     if (text is not None) + (file is not None) + (dash is not None) > 1:
         raise click.UsageError("the text can come from one place only: --text, --file or -")
     payload = _payload(json_payload)
-    body = _body(text, file, dash is not None, payload)
+    with _helped(ctx):
+        body = _body(text, file, dash is not None, payload)
     if body is not None:
         if "text" in payload:
             raise click.UsageError("there are two texts: the body, and one in --json-payload")
         payload = {"text": body} | payload
     scope = options.scope(ctx)
     own = scope.session(session)
-    letter = compose(
-        scope.paths, own, to, payload, reply_to=reply_to, message_id=message_id, strict=strict
-    )
+    with _helped(ctx):
+        letter = compose(
+            scope.paths, own, to, payload, reply_to=reply_to, message_id=message_id, strict=strict
+        )
     try:
         outcome = deliver(scope.paths, letter, own_token(scope.paths, own))
     except IntercomError as error:
@@ -83,17 +88,34 @@ def send(
         output.write_text(sentence(outcome, letter))
 
 
+@contextlib.contextmanager
+def _helped(ctx: click.Context) -> Iterator[None]:
+    """Say of what cannot be a message how it can be sent to the same recipient after all."""
+    try:
+        yield
+    except IntercomError as error:
+        to, file, speaker = (ctx.params[name] for name in ("to", "file", "session"))
+        if error.code in ("LINE_TOO_LONG", "BAD_JSON"):
+            path = "PATH" if file is None else os.path.abspath(file)
+            words = [*(("--session", speaker) if speaker else ()), "--to", to, "--text", path]
+            said = f"send the path of the file instead: {options.again(ctx, 'send', *words)}"
+            error.remedy = said
+        elif error.code == "BAD_ENVELOPE" and ctx.params["message_id"] is not None:
+            again = shlex.join(["--to", to])
+            error.remedy = f"leave --id out, then a fresh one is drawn: intercom send {again}"
+        raise
+
+
 def _payload(text: str | None) -> dict[str, Any]:
     """Read ``--json-payload``."""
     if text is None:
         return {}
     try:
-        payload = json.loads(text)
+        found = jsontext.read_object(os.fsencode(text), text)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--json-payload is not JSON: {error}") from error
-    if not isinstance(payload, dict):
-        raise click.UsageError("--json-payload must be an object: {...}")
-    return payload
+        said = f"--json-payload must be a JSON object, {{...}}: {error}"
+        raise click.UsageError(said) from error
+    return {key: member.value for key, member in found.items()}
 
 
 def _body(text: str | None, file: str | None, dash: bool, payload: dict[str, Any]) -> str | None:
@@ -155,7 +177,6 @@ def _content(body: bytes, name: str, payload: dict[str, Any]) -> str | None:
         raise IntercomError(
             f"{name} is not UTF-8 text: byte {error.start} is {body[error.start]:#04x}",
             code="BAD_JSON",
-            remedy="send the path of the file instead: intercom send --text PATH",
         ) from error
 
 

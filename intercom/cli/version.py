@@ -17,6 +17,8 @@ from intercom.paths import ChannelPaths
 from intercom.settings.files import FORMAT
 from intercom.wire.envelope import PROTOCOL
 
+_UNKNOWN = "the hub of channel {} could not be asked"
+
 
 @click.command
 @click.pass_context
@@ -24,18 +26,21 @@ def version(ctx: click.Context) -> None:
     """Show the version of this command, and of the hub if one runs. Starts none."""
     scope = options.look(ctx)
     result = {**program(), "channel": scope.paths.name, "hub": None}
-    trouble = ""
+    trouble, state = "", "no hub runs on channel {}"
     try:
         result["hub"] = _hub(scope.paths)
     except HubUnavailable as error:
-        if error.details.get("cause") not in ("absent", "refused"):
+        cause = error.details.get("cause")
+        if cause not in ("absent", "refused"):
             trouble = error.text
+            silent = cause == "silent"
+            state = "the hub of channel {} does not answer" if silent else _UNKNOWN
     except IntercomError as error:
-        trouble = error.text
+        trouble, state = error.text, _UNKNOWN
     if scope.as_json:
         output.write(output.to_json(result) + b"\n")
     else:
-        output.write_text(_text(result))
+        output.write_text(_text(result, state.format(scope.paths.name)))
     if trouble:
         output.note(trouble)
 
@@ -71,12 +76,13 @@ def _hub(paths: ChannelPaths) -> dict[str, Any]:
     return {"pid": sight.pid, "version": sight.told.get("version")}
 
 
-def _text(result: dict[str, Any]) -> str:
-    """The result for a person."""
+def _text(result: dict[str, Any], said: str) -> str:
+    """The result for a person.
+
+    :param said: of the hub, if it told nothing.
+    """
     hub, channel = result["hub"], result["channel"]
-    if hub is None:
-        said = f"no hub answers on channel {channel}"
-    else:
+    if hub is not None:
         named = f"intercom {hub['version']}" if hub["version"] else "of the original mesh"
         said = f"the hub of channel {channel} is {named}, pid {hub['pid']}"
     return f"{line()}files of format {result['format']}; program in {result['program']}\n{said}\n"

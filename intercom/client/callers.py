@@ -53,6 +53,19 @@ class Caller(NamedTuple):
     process: Process | None
 
 
+def in_words(key: str) -> str:
+    """A caller's key as people say it: ``terminal /dev/pts/3``, ``tmux pane %0``."""
+    kind, _, rest = key.partition(":")
+    if kind == NONE:
+        return "commands without a terminal"
+    if kind == "terminal":
+        parts = rest.split(":")  # a device that has no name is two numbers
+        return f"terminal {':'.join(parts[: 1 if rest.startswith('/') else 2])}"
+    if kind in {pane[0] for pane in PANES}:
+        return f"{kind} pane {rest.rpartition(':')[2]}"
+    return f"{kind} session {rest}"
+
+
 class _Sign(NamedTuple):
     """Variables that together name an agent's session or a pane."""
 

@@ -17,14 +17,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 from intercom.client import claims
-from intercom.client.callers import Caller, find_caller
+from intercom.client.callers import Caller, find_caller, in_words
 from intercom.client.claims import Claim, Hold
 from intercom.client.namebook import Name, Namebook, Shelf
 from intercom.client.processes import Table
 from intercom.client.roster import Persona, drawn_for, persona
 from intercom.client.tree import root_inode
 from intercom.errors import CannotCreate
-from intercom.names import check_session
+from intercom.names import check_chosen, check_session
 from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
 from intercom.spool.known import is_known
@@ -113,13 +113,10 @@ class Names:
 
         :raise ProtocolError: ``BAD_SESSION_ID``.
         """
-        for source, chosen in (
-            ("--session", option),
-            ("INTERCOM_SESSION", self._environ.get("INTERCOM_SESSION")),
-        ):
-            if chosen:
-                return check_session(chosen), source
-        return None
+        if option is not None:
+            return check_session(option), "--session"
+        chosen = self._environ.get("INTERCOM_SESSION")
+        return (check_session(chosen), "INTERCOM_SESSION") if chosen else None
 
     def speaker(self, option: str | None = None) -> Identity:
         """Who speaks: the name that was given, else the caller's own, which may be a new one.
@@ -158,7 +155,7 @@ class Names:
         :raise ProtocolError: ``BAD_SESSION_ID``.
         :raise IntercomError: ``SESSION_COLLISION``: it is in use, or another project's.
         """
-        check_session(session)
+        check_chosen(session)
         with self._shelf.change() as book:
             mine = book.of(self.caller.key, self._paths.directory)
             if mine is not None and mine.session == session:
@@ -392,7 +389,7 @@ class Names:
         """Refuse a name of this project whose caller is there, and one that is connected."""
         others = wanted is not None and wanted.caller not in (None, self.caller.key)
         if others and wanted is not None and self._is_alive(wanted):
-            text = f"{session!r} is the name of {wanted.caller}, which is still there"
+            text = f"{session!r} is the name of {in_words(str(wanted.caller))}, still there"
             raise claims.collision(session, text)
         if session in self.connected:
             raise claims.refusal(self._paths, session, book.tree)

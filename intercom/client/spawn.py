@@ -247,6 +247,7 @@ def _last_words(paths: ChannelPaths) -> str:
     except (OSError, UnsafePlace):
         return ""
     lines = said.decode("utf-8", "replace").strip().splitlines()
+    lines = [line for line in lines if not line.startswith("{")]  # the same, for programs
     return "\n".join(lines[-LAST_LINES:])
 
 

@@ -18,13 +18,18 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError, maybeDeferred
 from twisted.internet.error import CannotListenError, ReactorNotRunning
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IPushProducer
+from twisted.internet.interfaces import (
+    IListeningPort,
+    IProtocolFactory,
+    IPushProducer,
+    IStreamServerEndpoint,
+)
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -40,7 +45,7 @@ from intercom.hub.registry import FileRegistry
 from intercom.hub.transports import ChannelPort, channel_key, extra_endpoints
 from intercom.interfaces import IWorker
 from intercom.settings.files import ChannelFile
-from intercom.settings.hub import HubSettings
+from intercom.settings.hub import HubSettings, not_applied
 from intercom.spool.threaded import ThreadedSpool
 from intercom.spool.worker import ThreadWorker
 from intercom.wire.envelope import digest, format_id, format_timestamp, identify
@@ -216,10 +221,12 @@ class HubService(Service):
         self._file_log.open()
         if self._settle is not None:
             self._settings = self._settle()
+        # Before they are kept: with such as cannot be, no later hub could start either.
+        places = extra_endpoints(self._reactor, self._settings.listen)
         self._keep_settings()
         key = channel_key(self._paths) if self._settings.needs_key else None
         self._parts = self._assemble(self._reactor, self._settings, key, self._fail)
-        await self._bind(self._parts.factory)
+        await self._bind(self._parts.factory, places)
         await self._parts.hub.start()
         self._open_doors()
         self._checks.start(CHECK_S, now=False)
@@ -249,16 +256,19 @@ class HubService(Service):
             self._log.error("settings not kept: {reason}", reason=error.text)
             self._say(f"later hubs will not know the settings of this one: {error.text}")
 
-    async def _bind(self, factory: IProtocolFactory) -> None:
+    async def _bind(
+        self, factory: IProtocolFactory, places: Sequence[IStreamServerEndpoint]
+    ) -> None:
         """Take every address, letting nobody in yet."""
-        listen = self._settings.listen
-        endpoints = extra_endpoints(self._reactor, listen) if listen else []
-        for string, endpoint in zip(listen, endpoints, strict=True):
+        for string, endpoint in zip(self._settings.listen, places, strict=True):
             try:
                 port = await endpoint.listen(factory)
-            except CannotListenError as error:
+            except CancelledError:
+                raise
+            except Exception as error:  # each kind of endpoint fails in its own way
+                cause = error.socketError if isinstance(error, CannotListenError) else error
                 raise CannotCreate(
-                    f"cannot listen at {string}: {error.socketError}",
+                    f"cannot listen at {string}: {cause}",
                     remedy="see where that place was set: intercom config listen",
                 ) from error
             self._side_doors.append(port)
@@ -284,6 +294,8 @@ class HubService(Service):
                 f"the hub could not start: {error}",
                 remedy=f"see what is there: ls -la {self._paths.directory}",
             )
+        if isinstance(error, AlreadyLed) and self._settings.kept:
+            error.remedy = not_applied(self._settings.kept, self._paths.command)
         self._error = error
         if isinstance(error, IntercomError):
             self._log.error("not started: {reason}", reason=error.text, code=error.code)

@@ -261,6 +261,9 @@ def extra_endpoints(reactor: Any, strings: Iterable[str]) -> list[IStreamServerE
 
     :raise BadConfig: naming the string and what is wrong with it.
     """
+    strings = tuple(strings)
+    if not strings:
+        return []
     # Their parser looks for plugins all over sys.path, so only who listens elsewhere pays.
     from twisted.internet.endpoints import serverFromString
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +62,23 @@ class HubSettings:
     def needs_key(self) -> bool:
         """Whether it listens where file permissions do not say who may connect."""
         return any(not place.startswith("unix:") for place in self.listen)
+
+
+def not_applied(values: Mapping[str, Any], intercom: str) -> str:
+    """What to say to whoever gave options for a hub, where one runs already.
+
+    :param values: of the settings that were given, by key; those that are None were not.
+    :param intercom: the beginning of a command for the channel, as a shell takes it.
+    """
+    commands = []
+    for key, value in values.items():
+        if value is not None:
+            words = [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
+            commands.append(f"{intercom} config {key} {shlex.join(words)}")
+    return (
+        "the hub that runs goes on as it is, and the options were not applied; to have them: "
+        + "; ".join([*commands, f"{intercom} hub restart"])
+    )
 
 
 def hub_settings(

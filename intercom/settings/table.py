@@ -8,6 +8,7 @@ user's ``config.toml``. Variables of the environment win over both.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from intercom.records import LEVELS
 
 #: Said of a time that never comes.
 NEVER = "never"
+#: The highest port, and the kinds of endpoints that have one as their first part.
+MAX_PORT = 65535
+_WITH_PORT = frozenset({"tcp", "tcp6", "ssl"})
 _YES = frozenset({"1", "yes", "true", "on"})
 _NO = frozenset({"0", "no", "false", "off"})
 
@@ -127,10 +131,21 @@ def _positive(number: float) -> float:
     return int(number) if number.is_integer() else number
 
 
+def _endpoint(value: object) -> str:
+    """An endpoint string whose port exists; Twisted itself notices only as it listens."""
+    name, *parts = re.split(r"(?<!\\):", _text(value))
+    if name in _WITH_PORT:
+        named = [part.removeprefix("port=") for part in parts if part.startswith("port=")]
+        port = (named or [part for part in parts if "=" not in part] or [""])[0]
+        if not 0 <= int(port) <= MAX_PORT:
+            raise ValueError
+    return str(value)
+
+
 def _endpoints(value: object) -> list[str]:
     if not isinstance(value, list):
         raise ValueError
-    return [_text(one) for one in value]
+    return [_endpoint(one) for one in value]
 
 
 def _choice(*names: str) -> Kind:
@@ -149,9 +164,9 @@ PLACE = Kind(_text, _directory, "the whole path of a directory (or one that begi
 BOOLEAN = Kind(_truth, _boolean, "true or false")
 SECONDS = Kind(_seconds, _seconds_in_file, f"seconds above 0, or {NEVER}")
 ENDPOINTS = Kind(
-    lambda text: [_text(text)],
+    lambda text: [_endpoint(text)],
     _endpoints,
-    "Twisted endpoints, such as tcp:7654:interface=127.0.0.1",
+    f"Twisted endpoints, such as tcp:7654:interface=127.0.0.1, with ports of 0 to {MAX_PORT}",
     several=True,
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -66,6 +67,41 @@ def test_a_hub_is_started_with_the_daemons_options_and_keeps_them(ann: Agent) ->
     ended = ann.run("hub", "start", "--durability", "wish")
     assert ended.status == 2
     assert "'memory', 'process', 'disk'" in ended.err
+
+
+def test_options_for_a_hub_that_runs_already_are_not_dropped_in_silence(ann: Agent) -> None:
+    """It is said how to have them; a bad one is refused as if none ran."""
+    bad = ("hub", "start", "--idle-exit", "banana")
+    assert (ann.run(*bad).status, os.path.exists(ann.paths.lock)) == (2, False)
+    pid = ann.run("hub", "start").ok()["pid"]
+    assert ann.run(*bad).status == 2
+    assert ann.run("hub", "start", "--listen", "tcp:65536").status == 2
+    assert ann.run("hub", "start", "--listen", "nonsense:1").status == 2
+    plain = ann.run("hub", "start")
+    assert ("options" in plain.ok(), plain.err) == (False, "")
+    how = "config durability memory; intercom config idle_exit 5; intercom hub restart"
+    ended = ann.run("hub", "start", "--durability", "memory", "--idle-exit", "5")
+    assert (ended.ok()["pid"], ended.result["options"]) == (pid, "ignored")
+    assert f"not applied; to have them: intercom {how}\n" in ended.err
+    ended = ann.run("daemon", "--durability", "memory")
+    assert ended.status == 0
+    where = f"intercom --dir {ann.base} --channel default"
+    assert f"not applied; to have them: {where} config durability memory; " in ended.err
+    assert ann.run("hub", "status").ok()["durability"] == "disk"
+
+
+def test_a_place_that_is_taken_is_said_in_a_line(ann: Agent) -> None:
+    """By whatever starts the hub: status 73, the place, and no traceback."""
+    del ann.environ["INTERCOM_NO_SPAWN"]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"tcp:{other.getsockname()[1]}:interface=127.0.0.1"
+        for place in (taken, f"tcp:0:interface=127.0.0.1:backlog={1 << 40}"):
+            ann.run("config", "listen", place).ok()
+            for words in (["daemon"], ["hub", "start"], ["peers"]):
+                ended = ann.run(*words)
+                assert ended.status == 73, (words, ended.err)
+                assert f"cannot listen at {place}: " in ended.err
+                assert "Traceback" not in ended.err
 
 
 def test_a_hub_that_cannot_start_says_why(ann: Agent) -> None:
@@ -260,6 +296,24 @@ def test_a_hub_that_does_not_answer_is_not_replaced(
     assert (ended.status, ended.result["cause"]) == (69, "silent")
     os.kill(pid, signal.SIGCONT)
     assert ann.run("hub", "status").ok()["pid"] == pid
+
+
+@pytest.mark.parametrize("place", ["nonsense:1", "tcp:79999"])
+def test_a_hub_whose_successor_could_not_start_is_left_alone(ann: Agent, place: str) -> None:
+    """78, with the place that cannot be; once none runs, whoever needs one is told as much."""
+    pid = ann.run("hub", "start").ok()["pid"]
+    content = json.loads(Path(ann.paths.settings).read_text()) | {"listen": [place]}
+    Path(ann.paths.settings).write_text(json.dumps(content))
+    ended = ann.run("hub", "restart")
+    assert (ended.status, ended.result["code"]) == (78, "BAD_CONFIG")
+    assert place in ended.result["message"]
+    assert ann.run("hub", "status").ok()["pid"] == pid
+    ann.run("hub", "stop").ok()
+    for words in (["daemon"], ["hub", "start"]):
+        ended = ann.run(*words)
+        assert ended.status == 78, ended.err
+        assert place in ended.err
+        assert "Traceback" not in ended.err
 
 
 class Ear:

@@ -167,7 +167,7 @@ def test_the_names_of_the_project_are_listed(api: Agent) -> None:
         (first, True, False, False),
         (second, False, True, False),
     ]
-    assert f"{second} (you): in use, of none" in text
+    assert f"{second} (you): in use, the name of commands without a terminal" in text
     assert api.run("name", "--all", "--id-only").out.decode().split() == [first, second]
 
 

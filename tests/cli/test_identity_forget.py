@@ -87,22 +87,22 @@ def test_a_forgotten_name_tells_what_was_unread_and_leaves_nothing(api: Agent) -
 
 def test_on_a_terminal_it_is_told_in_words(api: Agent) -> None:
     """Framed as poll frames it; of many the first are shown, and all are counted."""
-    api.run("poll", "--session", "bob").ok()
+    api.run("poll", INTERCOM_SESSION="bob").ok()
     for number in range(60):
         put(api.paths, "bob", f"m{number}", f"text {number}")
     text = api.run("forget", "bob", "--format", "text").out.decode()
     assert "| text 49\n" in text
     assert "text 50" not in text
     assert "(10 more)" in text
-    assert "bob is forgotten; unread were 60" in text
-    api.run("poll", "--session", "eve").ok()
+    assert "bob is forgotten; 60 messages were unread" in text
+    api.run("poll", INTERCOM_SESSION="eve").ok()
     text = api.run("forget", "eve", "--format", "text").out.decode()
     assert text == "eve is forgotten; nothing was unread\n"
 
 
 def test_a_mistyped_name_is_not_forgotten(api: Agent) -> None:
     """It is said which was perhaps meant."""
-    api.run("poll", "--session", "seven-of-nine").ok()
+    api.run("poll", INTERCOM_SESSION="seven-of-nine").ok()
     ended = api.run("forget", "seven-of-nein")
     assert (ended.status, ended.result["nearest"]) == (68, ["seven-of-nine"])
     assert api.run("forget", "hub").status == 65
@@ -131,7 +131,7 @@ def test_a_name_that_somebody_uses_is_not_forgotten(api: Agent, sockets: bool) -
 
 def test_what_could_not_be_told_is_not_lost(api: Agent) -> None:
     """A closed pipe, a full disk: forgetting it again tells it again."""
-    api.run("poll", "--session", "bob").ok()
+    api.run("poll", INTERCOM_SESSION="bob").ok()
     put(api.paths, "bob", "m1", "precious")
     with open("/dev/full", "wb") as full:
         ended = api.start("forget", "bob", stdout=full)

@@ -234,7 +234,7 @@ def test_an_empty_no_color_says_nothing(bob: Agent) -> None:
 def test_names_of_strangers_are_quoted_in_every_list(bob: Agent) -> None:
     """One that holds what looks like two is seen to be one."""
     odd = "a, b (you)\u202e"
-    bob.run("poll", "--session", odd).ok()
+    bob.run("poll", INTERCOM_SESSION=odd).ok()
     hub = subprocess.Popen(bob.command("daemon"), env=bob.environ, stderr=subprocess.DEVNULL)
     try:
         bob.wait_until(lambda: os.path.exists(bob.paths.socket))

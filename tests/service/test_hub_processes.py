@@ -359,9 +359,11 @@ def test_a_place_that_others_can_write_is_refused_with_77(place: Place) -> None:
 @pytest.mark.parametrize(
     ("host", "options", "status"),
     [
-        ("daemon", ("--idle-exit", "0"), 78),
+        ("daemon", ("--idle-exit", "0"), 2),
         ("daemon", ("--durability", "paper"), 2),
-        ("daemon", ("--listen", "nonsense"), 78),
+        ("daemon", ("--listen", "nonsense"), 2),
+        ("daemon", ("--listen", "tcp:65536"), 2),
+        ("twist", ("--listen", "tcp:65536"), 64),
         ("twistd", ("--durability", "paper"), 1),
         ("twistd", ("--idle-exit", "soon"), 1),
         ("twist", ("--idle-exit", "-1"), 64),

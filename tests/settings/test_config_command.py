@@ -201,6 +201,8 @@ def test_where_a_hub_runs_it_is_said_how_to_have_the_change_now(bob: Agent) -> N
         (["xyz", "1"], "there are dir, channel"),
         (["durability", "disk", "process"], "one value, not 2"),
         (["--unset"], "--unset KEY"),
+        (["--frob"], "no such option: --frob"),
+        (["durability", "--usr", "disk"], "no such option: --usr"),
         (["--unset", "durability", "disk"], "--unset KEY"),
         (["--user"], "--user goes with"),
         (["--user", "durability"], "--user goes with"),
@@ -226,16 +228,30 @@ def test_words_that_do_not_go_together_are_refused_with_those_that_do(
         (["durability", "paper"], "durability"),
         (["idle_exit", "0"], "idle_exit"),
         (["--user", "no_spawn", "perhaps"], "no_spawn"),
+        (["idle_exit", "-5"], "idle_exit"),
         (["listen", "tcp:1", ""], "listen"),
+        (["listen", "tcp:1", "tcp:65536"], "listen"),
+        (["listen", "tcp6:interface=\\:\\:1:port=-1"], "listen"),
+        (["listen", "ssl:79999"], "listen"),
+        (["listen", "tcp:http"], "listen"),
     ],
 )
 def test_a_value_that_cannot_be_is_never_written(bob: Agent, words: list[str], key: str) -> None:
     ended = bob.run("config", *words)
-    assert (ended.status, ended.result["code"]) == (78, "BAD_CONFIG")
+    assert (ended.status, ended.result["code"]) == (2, "USAGE")
     assert ended.result["message"] == f"{key} cannot be {words[-1]!r}"
     assert ended.result["remedy"].startswith(f"give {SETTINGS[key].kind.wanted}; see")
     assert not user_file(bob).exists()
     assert not os.path.exists(bob.paths.settings)
+
+
+def test_an_endpoint_that_twisted_does_not_know_is_never_written(bob: Agent) -> None:
+    """It is named; with it no hub could start."""
+    ended = bob.run("config", "listen", "tcp:0", "nonsense:1")
+    assert (ended.status, ended.result["code"]) == (2, "USAGE")
+    assert "'nonsense:1'" in ended.result["message"]
+    assert not os.path.exists(bob.paths.settings)
+    assert bob.run("config", "listen", "tcp:65535", "tcp6:port=0:interface=\\:\\:1").ok()
 
 
 def test_a_variable_that_cannot_be_is_named_by_whoever_needs_it(bob: Agent) -> None:

@@ -109,6 +109,31 @@ def test_a_place_that_others_could_have_touched_is_marked(bob: Agent, tmp_path: 
     assert places["base"]["problem"].startswith("a symbolic link")
 
 
+def test_a_place_that_every_command_refuses_promises_nothing(bob: Agent, tmp_path: Path) -> None:
+    """The reason and the remedy are those of the commands; nothing is made."""
+    for name in ("open", "file", "link", "file/below"):
+        place = tmp_path / name
+        if name == "open":
+            place.mkdir()
+            place.chmod(0o777)
+        elif name == "file":
+            place.write_text("x")
+        elif name == "link":
+            place.symlink_to(bob.base)
+        refused = bob.run("poll", "--dir", str(place))
+        assert refused.status in (73, 77)
+        promise = bob.run("paths", "--dir", str(place)).ok()["durability"]
+        assert (promise["level"], promise["reachable"]) == (None, None)
+        assert promise["reason"] == refused.result["message"]
+        assert promise["remedy"] == refused.result["remedy"]
+        text = bob.run("--format", "text", "paths", "--dir", str(place)).out.decode()
+        assert f"cannot be used: {promise['reason']}\n  {promise['remedy']}\n" in text
+        assert "durability" not in text
+        looked = bob.run("hub", "status", "--dir", str(place))
+        assert (looked.status, looked.result["message"]) == (refused.status, promise["reason"])
+    assert os.listdir(bob.base) == []
+
+
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="not run: no file system in memory")
 def test_a_place_in_memory_promises_less_and_says_why(bob: Agent) -> None:
     """With the way to more. Nothing is made for it."""

@@ -75,6 +75,8 @@ def test_the_version_is_told_with_what_it_stands_on(bob: Agent) -> None:
     assert result["twisted"] == metadata.version("twisted")
     assert os.path.isfile(os.path.join(result["program"], "cli", "version.py"))
     assert (result["channel"], result["hub"]) == ("default", None)
+    text = bob.run("--format", "text", "version").out.decode()
+    assert text.endswith("\nno hub runs on channel default\n")
     assert os.listdir(bob.base) == []
 
 
@@ -105,6 +107,8 @@ def test_a_hub_that_does_not_answer_is_named_in_time(
     assert ended.ok()["version"] == __version__
     assert ended.result["hub"] is None
     assert f"(pid {ann.hub_pid()}) accepts connections but does not answer" in ended.err
+    text = ann.run("--format", "text", "version").out.decode()
+    assert text.endswith("\nthe hub of channel default does not answer\n")
 
 
 def test_the_option_answers_in_one_line_without_loading_twisted() -> None:
