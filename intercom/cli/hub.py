@@ -182,7 +182,7 @@ def _status_text(paths: ChannelPaths, fields: dict[str, Any], now: float) -> str
     if fields["idle"] is not None:
         ends = fields["idle_exit"]
         leaves = (
-            f", leaves after {ends:g} s without a connection"
+            f", leaves after {_setting(ends)} without a connection"
             if isinstance(ends, int | float)
             else ", stays"
         )
@@ -209,6 +209,14 @@ def _span(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
     return f"{max(0, int(seconds))} s"
+
+
+def _setting(seconds: float) -> str:
+    """A length of time as it was set: in the largest unit that does not round it."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
 
 
 # -- logs -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from intercom.cli import hub as hub_verbs
 from intercom.cli.main import intercom
 from intercom.cli.rendering import ago, counted
 from intercom.client.callers import in_words
@@ -218,3 +219,10 @@ def test_one_message_is_told_as_one(bob: Agent) -> None:
     bob.run("send", "--to", "eve", "--text", "x").ok()
     text = bob.run("cleanup", "--force", "--format", "text").out.decode()
     assert text.endswith("1 unread message removed with these\n")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(600, "10 min"), (1000, "1000 s"), (0.5, "0.5 s"), (86400, "1 d")]
+)
+def test_a_time_that_was_set_is_shown_as_it_was_set(seconds: float, words: str) -> None:
+    assert hub_verbs._setting(seconds) == words
