@@ -140,7 +140,7 @@ def test_the_status_tells_how_a_hub_runs(ann: Agent) -> None:
     assert not [name for name in os.listdir(ann.paths.directory) if "unknown" in name]
     text = ann.run("hub", "status", "--format", "text").out.decode()
     assert text.startswith(f"hub of channel default: running, pid {pid}\n")
-    assert "leaves after 1 min" in text
+    assert "leaves after 99 s" in text
     assert ann.paths.socket in text
 
 

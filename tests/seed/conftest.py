@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -222,6 +223,17 @@ class Mesh:
     def hears(self, process: subprocess.Popen[bytes], *texts: str) -> bool:
         """Whether the next messages that a listener prints are these."""
         return self.texts([self.next_line(process) for _ in texts]) == list(texts)
+
+    @contextmanager
+    def listening(self, agent: Any) -> Iterator[subprocess.Popen[bytes]]:
+        """Our own listener, connected."""
+        process = agent.start("listen")
+        try:
+            self.wait_until(lambda: agent.session in self.active())
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
 
     def _spawn(self, command: list[str]) -> subprocess.Popen[bytes]:
         environ = {k: v for k, v in os.environ.items() if not k.startswith("INTERCOM_")}

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,6 @@ Make = Callable[[str], Agent]
 def bob(agent: Make) -> Agent:
     """A session that both kinds of programs read."""
     return agent("bob")
-
-
-@contextmanager
-def listening(mesh: Mesh, agent: Agent) -> Iterator[subprocess.Popen[bytes]]:
-    """Our own listener, connected."""
-    process = agent.start("listen")
-    try:
-        mesh.wait_until(lambda: agent.session in mesh.active())
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def offset_of(mesh: Mesh, session: str = "bob") -> dict[str, Any]:
@@ -187,7 +174,7 @@ def test_a_listener_goes_on_when_the_original_empties_its_inbox(
 ) -> None:
     """Whatever the old positions said, what comes later is shown once, and read once."""
     mesh.serve()
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         for text in ("one", "two"):
             mesh.send("kira", "bob", text)
         assert mesh.hears(ours, "one", "two")
@@ -299,7 +286,7 @@ def test_of_any_number_of_both_kinds_that_start_at_once_one_leads(mesh: Mesh) ->
 def test_a_cleanup_of_stale_files_leaves_a_live_hub_alone(mesh: Mesh, bob: Agent) -> None:
     """It finds the socket answering and the lock held."""
     hub = mesh.serve()
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         assert mesh.client("cleanup", "--stale")["status"] == "stale_cleaned"
         mesh.send("kira", "bob", "x")
         assert mesh.hears(ours, "x")
@@ -329,7 +316,7 @@ def test_a_socket_that_the_original_client_deletes_is_there_again_within_its_pat
     sender = mesh.start("client", "--patience", "1.5", *held.words, *words)
     held.reached()
     hub = mesh.serve()
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         held.release()
         assert mesh.result(sender)["status"] == "sent"
         assert mesh.hears(ours, "late")
@@ -344,7 +331,7 @@ def test_a_cleanup_of_everything_under_our_hub_is_survived(
 ) -> None:
     """The hub leaves, the listener finds the next one, and what is sent from then on arrives."""
     hub = mesh.serve()
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         mesh.send("kira", "bob", "before")
         assert mesh.hears(ours, "before")
         mesh.client("cleanup")
@@ -394,7 +381,7 @@ def test_an_original_hub_that_unlinks_our_lock_file_costs_no_message(
     held.reached()
     hub = mesh.serve()
     ann = agent("ann")
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         assert ann.run("send", "--to", "bob", "--text", "one").ok()["state"] == "stored"
         held.release()
         slow.wait(20)

@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +45,6 @@ def ear(mesh: Mesh, hub: object) -> subprocess.Popen[bytes]:
     return process
 
 
-@contextmanager
-def listening(mesh: Mesh, agent: Agent) -> Iterator[subprocess.Popen[bytes]]:
-    """Our own listener, connected."""
-    process = agent.start("listen")
-    try:
-        mesh.wait_until(lambda: agent.session in mesh.active())
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
 # -- messages ---------------------------------------------------------------------------------
 
 
@@ -66,7 +53,7 @@ def test_a_message_of_the_original_client_is_pushed_and_stored_once(
 ) -> None:
     """To one who listens and to one who polls; the sender does not stay behind as present."""
     bob, cem = agent("bob"), agent("cem")
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         sent = mesh.send("ann", "bob", "grüße 👋")
         assert sent["status"] == "sent"
         assert mesh.next_line(ours) == sent["envelope"]
@@ -114,7 +101,7 @@ def test_a_broadcast_of_the_original_client_reaches_who_listens_and_who_polls(
     mesh.client("poll", "--session", "dax")  # its own kind counts as a reader once it has read
     assert bob.run("send", "--to", "dax", "--text", "x").ok()
     assert mesh.poll("dax") == ["x"]
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         assert mesh.send("ann", "all", "to all")["status"] == "sent"
         assert mesh.hears(ours, "to all")
         assert mesh.hears(ear, "to all")
@@ -131,7 +118,7 @@ def test_one_who_asks_for_nothing_sees_the_seeds_types_only(
     ann, talker = agent("ann"), mesh.talker()
     heard = [talker.register("kira")]
     ann.run("init").ok()
-    with listening(mesh, agent("bob")):
+    with mesh.listening(agent("bob")):
         ann.run("send", "--to", "kira", "--text", "hi").ok()
         ann.run("send", "--text", "all").ok()
         ann.run("peers").ok()
@@ -183,7 +170,7 @@ def test_the_original_client_collides_with_a_live_session(
 ) -> None:
     """It is told so, in the code that it knows, and its message goes nowhere."""
     bob = agent("bob")
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         assert mesh.send("bob", "kira", "who am I?")["error"] == "SESSION_COLLISION"
         assert mesh.poll("kira") == []
         agent("ann").run("send", "--to", "bob", "--text", "still there?").ok()
@@ -216,7 +203,7 @@ def test_a_name_that_an_original_listener_holds_still_sends_by_our_command(
 ) -> None:
     """It knows no tokens and cannot be joined: so messages go through the files, and are pushed."""
     kira, bob = agent("kira"), agent("bob")
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         sent = kira.run("send", "--to", "bob", "--text", "beside it").ok()
         assert (sent["status"], sent["cause"]) == ("spooled_offline", "session_collision")
         assert mesh.hears(ours, "beside it")
@@ -236,7 +223,7 @@ def test_the_original_keeps_its_name_unless_that_is_really_in_use(
 
     own = name()
     assert name() == own
-    with listening(mesh, agent(own)):
+    with mesh.listening(agent(own)):
         assert mesh.active() == [own]
         other = name()
         assert other != own
@@ -245,7 +232,7 @@ def test_the_original_keeps_its_name_unless_that_is_really_in_use(
     assert agent(other).run("send", "--text", "x").status == 0
     assert agent(other).run("peers").status == 0
     assert name() == other
-    with listening(mesh, agent(other)):
+    with mesh.listening(agent(other)):
         hub.kill()
         hub.wait()
     assert mesh.active() == [other]  # nobody was left to take it away
@@ -265,7 +252,7 @@ def test_a_project_that_both_kinds_use_has_one_name(mesh: Mesh, agent: Make, hub
     name = theirs()
     assert ours.run("init").ok()["session_id"] == name
     assert theirs() == name
-    with listening(mesh, agent(name)):
+    with mesh.listening(agent(name)):
         other = theirs()
     assert other != name
     assert ours.run("poll").ok()["session"] == other
@@ -297,7 +284,7 @@ def test_a_large_message_is_kept_though_its_sender_closes_without_reading(
     bob, held = agent("bob"), mesh.hold("chat")
     talker = mesh.talker()
     talker.register("ann")
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         send = [*held.words, "send", "--session", "kira", "--to", "bob"]
         sender = mesh.start("client", *send, "--text", "m" * 90_000, "--json-payload", PADDING)
         held.reached()
@@ -331,7 +318,7 @@ def test_a_message_that_it_sends_and_then_appends_again_is_pushed_once(
         "payload": {"text": "once"},
         "timestamp": "2026-01-01T00:00:00+00:00",
     }
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         talker.register("kira")
         talker.say(**envelope)
         assert mesh.hears(ours, "once")
@@ -347,7 +334,7 @@ def test_a_hub_that_dies_under_its_message_loses_nothing(
 ) -> None:
     """The original writes into the inbox itself; ours pushes that when it comes back, once."""
     bob, held = agent("bob"), mesh.hold("chat")
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         send = ["send", "--session", "kira", "--to", "bob", "--text", "in spite"]
         sender = mesh.start("client", *held.words, *send)
         held.reached()

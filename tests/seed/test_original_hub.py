@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,18 +22,6 @@ def hub(mesh: Mesh) -> subprocess.Popen[bytes]:
     """The seed's hub, which leads the channel and keeps what it hears."""
     process: subprocess.Popen[bytes] = mesh.lead("--heard", str(mesh.scratch / "heard"))
     return process
-
-
-@contextmanager
-def listening(mesh: Mesh, agent: Agent) -> Iterator[subprocess.Popen[bytes]]:
-    """Our own listener, connected."""
-    process = agent.start("listen")
-    try:
-        mesh.wait_until(lambda: agent.session in mesh.active())
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def order(listener: subprocess.Popen[bytes], **fields: Any) -> None:
@@ -75,7 +62,7 @@ def test_nothing_is_asked_of_the_original_hub_but_what_the_seed_has(
     """Whichever of our commands speaks to it: registers, and messages with eight fields."""
     ann, bob = agent("ann"), agent("bob")
     bob.run("init").ok()
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         ann.run("send", "--to", "bob", "--text", "one").ok()
         assert mesh.hears(ours, "one")
         order(ours, to="ann", text="two")
@@ -96,7 +83,7 @@ def test_of_a_broadcast_nothing_is_claimed(mesh: Mesh, agent: Make, hub: object)
     """It reached who was connected; this hub does not say who that is."""
     ear = mesh.start("client", "listen", "--session", "kira")
     mesh.wait_until(lambda: mesh.active() == ["kira"])
-    with listening(mesh, agent("bob")) as ours:
+    with mesh.listening(agent("bob")) as ours:
         sent = agent("ann").run("send", "--text", "to all").ok()
         assert (sent["status"], sent["state"], sent["recipients"]) == ("sent", None, None)
         assert mesh.hears(ours, "to all")
@@ -149,7 +136,7 @@ def test_a_reader_that_never_reads_holds_up_the_original_hub_and_not_us(
         sent = ann.run("send", "--to", "deaf", stdin=b"m" * 700_000).ok()
         assert (sent["status"], sent["state"]) == ("sent", "stored")
         assert time.monotonic() - begun < 6
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         for number in range(4):  # one is written to the hub, which then reads no more from us
             order(ours, to="deaf", text=str(number) + "m" * 300_000)
             assert report(mesh, ours)["status"] == ("spooled_offline" if number else "sent")
@@ -166,7 +153,7 @@ def test_a_session_that_listens_sends_through_the_file(
 ) -> None:
     """The original hub knows one connection a session, and no tokens to join it by."""
     bob = agent("bob")
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         sent = bob.run("send", "--to", "kira", "--text", "beside").ok()
         assert (sent["status"], sent["cause"]) == ("spooled_offline", "session_collision")
         ended = bob.run("send", "--text", "to all")
@@ -186,7 +173,7 @@ def test_peers_answers_for_the_original_hub(
     ann, bob = agent("ann"), agent("bob")
     assert mesh.talker().register("kira")["type"] == "welcome"
     ann.run("poll").ok()
-    with listening(mesh, bob):
+    with mesh.listening(bob):
         asked = ann.run("peers").ok()
         assert [row["session"] for row in asked["sessions"]] == ["bob", "kira"]
         assert asked["hub"] == {"pid": hub.pid, "version": None}
@@ -207,7 +194,7 @@ def test_listen_and_poll_share_a_position_with_the_original_hub_too(
     """What lay unread, then what is pushed, each once; and neither poll shows it again."""
     ann, bob = agent("ann"), agent("bob")
     assert mesh.send("kira", "bob", "before")["status"] == "sent"
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         assert mesh.hears(ours, "before")
         for number in range(5):
             mesh.send("kira", "bob", f"theirs {number}")
@@ -224,7 +211,7 @@ def test_a_listener_goes_on_from_the_original_hub_to_ours(
 ) -> None:
     """It dies, a command or the listener starts another; nothing is lost or shown twice."""
     ann, bob = agent("ann"), agent("bob")
-    with listening(mesh, bob) as ours:
+    with mesh.listening(bob) as ours:
         ann.run("send", "--to", "bob", "--text", "one").ok()
         hub.kill()
         hub.wait()
