@@ -46,12 +46,9 @@ class Delivery:
         "message_id",
         "nearest",
         "open",
-        "receipt",
         "recipients",
         "session",
         "stored",
-        "target",
-        "when",
     )
 
     def __init__(
@@ -59,20 +56,16 @@ class Delivery:
         link: int,
         session: str,
         message_id: str,
-        target: str,
         digest: bytes,
         recipients: int,
-        now: float,
     ) -> None:
         self.link = link
         self.session = session
         self.message_id = message_id
-        self.target = target
         self.key = message_key(session, message_id)
         self.digest = digest
         self.recipients = recipients
         self.open = recipients
-        self.when = now
         self.stored = 0
         self.duplicates = 0
         self.live = 0
@@ -80,9 +73,8 @@ class Delivery:
         self.known = True
         self.nearest: tuple[str, ...] = ()
         self.failed: list[Refused] = []
-        self.receipt: Receipt | None = None
         self.early = False
-        self.also: list[tuple[int, str]] = []
+        self.also: list[int] = []
 
     def store(self, level: str) -> bool:
         """One entry is safe to ``level``; True if that was the last."""
@@ -102,7 +94,7 @@ class Delivery:
         """All entries have spoken: make the receipt (``level`` where there were none)."""
         if self.failed and not self.stored:
             first = self.failed[0]
-            self.receipt = Receipt(
+            return Receipt(
                 session=self.session,
                 message_id=self.message_id,
                 state="refused",
@@ -112,8 +104,7 @@ class Delivery:
                 known=self.known,
                 nearest=self.nearest,
             )
-            return self.receipt
-        self.receipt = Receipt(
+        return Receipt(
             session=self.session,
             message_id=self.message_id,
             state="stored",
@@ -127,7 +118,6 @@ class Delivery:
                 {"session": r.inbox, "code": r.code, "message": r.text} for r in self.failed
             ),
         )
-        return self.receipt
 
 
 def message_key(sender: str, message_id: str) -> str:

@@ -69,7 +69,7 @@ class Routing:
             return self._again(link, sender, message, digest, before, now)
         direct = message.to_session not in EVERYONE
         targets = [message.to_session] if direct else self._roster.audience(sender, now)
-        delivery = Delivery(link, sender, message.id, message.to_session, digest, len(targets), now)
+        delivery = Delivery(link, sender, message.id, digest, len(targets))
         tickets = self._deliveries.begin(delivery)
         if not targets:
             return self._conclude(delivery, now)
@@ -135,7 +135,7 @@ class Routing:
             )
             return self._tell(link, refusal, now)
         if isinstance(before, Delivery):
-            before.also.append((link, message.id))
+            before.also.append(link)
             return []
         return self._tell(link, before[2], now)
 
@@ -232,7 +232,7 @@ class Routing:
         receipt = self._deliveries.conclude(delivery, self._durability, now)
         effects = [] if delivery.early else self._tell(delivery.link, receipt, now)
         again = self._deliveries.recall(delivery.key)
-        for number, _message_id in delivery.also:
+        for number in delivery.also:
             repeated = receipt if again is None or isinstance(again, Delivery) else again[2]
             effects += self._tell(number, repeated, now)
         return effects

@@ -351,15 +351,15 @@ class Hub:
     def _drop(self, effect: fx.Drop) -> None:
         peer = self._peers.get(effect.connection)
         if peer is not None:
-            self._log.info("dropped {connection}: {reason}", **_fields(effect))
+            self._log.info(
+                "dropped {connection}: {reason}",
+                connection=effect.connection,
+                reason=effect.reason,
+            )
             peer.abort()
 
     def _note(self, effect: fx.Note) -> None:
         self._log.info("{event}", event=effect.event, **effect.fields)
-
-
-def _fields(effect: fx.Drop) -> dict[str, Any]:
-    return {"connection": effect.connection, "reason": effect.reason}
 
 
 def _typed(failure: Failure) -> IntercomError:
