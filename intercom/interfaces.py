@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from intercom.core.effects import Effect
     from intercom.errors import IntercomError
     from intercom.messages import Credentials, Message, Reply
-    from intercom.records import Appeared, Batch, Entry, Position, Refused, Written
+    from intercom.records import (
+        Batch,
+        Entry,
+        Moved,
+        Outcome,
+        Position,
+        Receiver,
+        Record,
+        Remembered,
+    )
 
 
 class IRouter(Interface):
@@ -33,10 +42,20 @@ class IRouter(Interface):
     def claim_of(connection: int) -> str | None:
         """The session id that a connection holds or claims, None before its first line."""
 
+    def receivers(now: float) -> Sequence[Receiver]:
+        """Who is pushed messages, and has been for longer than a client that only sends stays."""
+
     def connected(
         connection: int, credentials: Credentials, needs_key: bool, now: float
     ) -> list[Effect]:
-        """A connection was accepted; with ``needs_key`` its first line must carry the key."""
+        """A connection was accepted; with ``needs_key`` its first line must carry the key.
+
+        Are there too many that have not said who they are, those silent for longest are told
+        ``TOO_MANY_SESSIONS`` and closed.
+        """
+
+    def begun(connection: int, now: float) -> list[Effect]:
+        """A part of its first line is here: it has more time to say the rest. Idempotent."""
 
     def submit(connection: int, message: Message, now: float) -> list[Effect]:
         """A connection said something. Unknown or already closed connections are ignored."""
@@ -50,14 +69,20 @@ class IRouter(Interface):
     def disconnected(connection: int, now: float) -> list[Effect]:
         """A connection is gone, all of its input handled. Idempotent."""
 
-    def written(outcomes: Sequence[Written | Refused | Appeared], now: float) -> list[Effect]:
-        """The spool's writer reports, per inbox in file order."""
+    def written(outcomes: Sequence[Outcome], now: float) -> list[Effect]:
+        """The spool's writer reports, per inbox in file order.
+
+        What goes to a live connection is also said as one
+        :class:`~intercom.core.effects.NotePushed` for each stretch of an inbox. An entry that
+        was called stored early, at level ``memory``, and is refused now, brings its sender a
+        notice: nothing that was promised is lost without a word.
+        """
 
     def stored(tickets: Sequence[int], level: str, now: float) -> list[Effect]:
         """Entries reported ``written`` are now as safe as ``level`` says."""
 
     def inbox_read(connection: int, batch: Batch, now: float) -> list[Effect]:
-        """A :class:`~intercom.core.effects.ReadInbox` is done."""
+        """A :class:`~intercom.core.effects.ReadInbox` is done: its lines are pushed, and noted."""
 
     def inbox_unreadable(connection: int, error: IntercomError, now: float) -> list[Effect]:
         """A :class:`~intercom.core.effects.ReadInbox` failed; it is tried again at a later tick."""
@@ -75,6 +100,22 @@ class IRouter(Interface):
 
     def seen(sessions: dict[str, float | None], now: float) -> list[Effect]:
         """Session names found on disk, each with how many seconds ago it read, or None."""
+
+    def remembered(messages: Sequence[Remembered], now: float) -> list[Effect]:
+        """What earlier hubs of the channel stored lately, oldest first; told once, at first.
+
+        A retry of one of these is an entry for each of *its* inboxes, whoever is here now, and
+        is answered when the spool has said how safe each is: nothing is claimed from memory.
+        Other content under its id is refused as ``MESSAGE_ID_REUSE``.
+        """
+
+    def moved(moves: Sequence[Moved], now: float) -> list[Effect]:
+        """Lines of inboxes were shown, read or skipped, whoever did it.
+
+        Senders with the feature ``progress`` are told of their own messages: each state once
+        per recipient, on the connection that sent it, and nothing after ``read`` or
+        ``skipped``. Who counts as present is not changed by it (see ``seen``).
+        """
 
     def forgotten(sessions: Sequence[str], now: float) -> list[Effect]:
         """Names of which nothing is left on disk: unless connected, nobody knows them."""
@@ -95,6 +136,9 @@ class IRouter(Interface):
     def desk_read(position: Position, now: float) -> list[Effect]:
         """All lines of the hub's inbox up to ``position`` have come back."""
 
+    def expired(inbox: str, records: Sequence[Record], now: float) -> list[Effect]:
+        """Unread messages of an inbox were dropped: each known sender gets one notice of his."""
+
     def tick(now: float) -> list[Effect]:
         """Time has passed: pings, silent peers, retries. Call about once a second."""
 
@@ -105,11 +149,13 @@ class IRouter(Interface):
 class ISpoolListener(Interface):
     """Who is told what became of entries. Methods must not raise."""
 
-    def written(outcomes: Sequence[Written | Refused | Appeared]) -> None:
+    def written(outcomes: Sequence[Outcome]) -> None:
         """Entries reached their inbox files, or will not, and lines of others were found.
 
         Per inbox in file order: what others appended comes before the entry that was
         appended behind it. Every entry is reported exactly once, as Written or Refused.
+        A compaction is told (Shifted) before anything of the generation that it began;
+        what it has kept is not told again.
         """
 
     def stored(tickets: Sequence[int], level: str) -> None:
@@ -120,6 +166,19 @@ class ISpoolListener(Interface):
 
     def unsynced(tickets: Sequence[int], text: str) -> None:
         """A sync failed: these are written, yet nobody may ever be told that they are safe."""
+
+    def remembered(messages: Sequence[Remembered]) -> None:
+        """Messages that earlier hubs stored lately, oldest first. Told before ``seen``, once.
+
+        Their ids are spent: the same message again is appended nowhere, and reported
+        as ``duplicate`` for each of the inboxes that have (or had) it.
+        """
+
+    def moved(moves: Sequence[Moved]) -> None:
+        """Lines were ``shown``, ``read`` or ``skipped``, by our own commits or others'.
+
+        Per inbox in the order in which it happened; each once.
+        """
 
     def seen(sessions: dict[str, float | None]) -> None:
         """Sessions known by their files, each with the seconds since it last read (None: never)."""
@@ -157,8 +216,11 @@ class ISpool(Interface):
         :raise SpoolError: the file cannot be read or stays locked.
         """
 
-    def commit(inbox: str, position: Position) -> Deferred[Position]:
+    def commit(inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
         """Move the stored position forward; fires with what is stored now.
+
+        :param state: ``read``, or ``skipped`` for what is passed without being shown.
+            ``shown`` moves nothing, and is only remembered; fires with the stored position.
 
         Commits of one inbox may gather for a moment (a twentieth of a second) and be done
         as one; ``close`` does at once what waits.
@@ -169,14 +231,35 @@ class ISpool(Interface):
         :raise StalePosition: another generation, no record boundary, or past the end.
         """
 
+    def pushed(inbox: str, generation: int, start: int, end: int) -> None:
+        """Remember that these lines were written to a live connection, for ``intercom status``.
+
+        Costs nothing now: it is written with what is appended next, or soon.
+        """
+
     def enrol(session: str) -> Deferred[None]:
         """Remember that this session id is in use. Idempotent."""
 
     def compact(inbox: str) -> Deferred[bool]:
-        """Empty an inbox that is read to its end, raising its generation; True if done.
+        """Take what is read out of an inbox, raising its generation; True if done.
 
-        Never drops an unread byte; a crash at any step is finished or undone by whoever
-        opens the inbox next.
+        Never drops an unread byte: what is unread begins the new generation. A crash at any
+        step is finished or undone by whoever opens the inbox next.
+        """
+
+    def list_inboxes() -> Deferred[list[str]]:
+        """The sessions that have an inbox, in no order."""
+
+    def expire(
+        inbox: str, keep_bytes: int | None, older_than: float | None
+    ) -> Deferred[list[Record]]:
+        """Drop the oldest messages; fires with the unread ones that went, in their order.
+
+        They are on the list of dead letters before they go. Nothing is dropped while an
+        original program may be reading.
+
+        :param keep_bytes: what the inbox may keep; None for everything.
+        :param older_than: drop what was sent more than so many seconds ago; None for nothing.
         """
 
     def close() -> Deferred[None]:
@@ -188,6 +271,12 @@ class IRegistry(Interface):
 
     def publish(sessions: Sequence[str]) -> Deferred[None]:
         """Replace the list of live sessions; atomic. Calls take effect in their order."""
+
+    def guard(receivers: Sequence[Receiver]) -> Deferred[None]:
+        """Hold the reader locks of these that hold none themselves, and no others.
+
+        Those of a session that a list published later leaves out are let go of at once.
+        """
 
     def token(session: str) -> Deferred[str | None]:
         """The session's secret token, None where none was ever made (or it is unsafe to trust)."""
@@ -257,8 +346,17 @@ class IHub(Interface):
 
     clock: Any = Attribute("Its times and timers: an IReactorTime provider.")
 
+    def room() -> int:
+        """How many connections more are served; of those beyond each is told so and closed."""
+
     def attach(peer: IPeer, needs_key: bool = False) -> int:
-        """A connection was made; fires nothing, returns the number to name it by."""
+        """A connection was made; fires nothing, returns the number to name it by.
+
+        Where there is no :meth:`room`, the peer hears ``TOO_MANY_SESSIONS`` and is closed.
+        """
+
+    def begun(connection: int) -> None:
+        """A part of a connection's first line has come."""
 
     def receive(connection: int, messages: Iterable[Message | IntercomError]) -> None:
         """What a connection said, in order; an error stands for a line its dialect refused.

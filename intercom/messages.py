@@ -14,7 +14,7 @@ import msgspec
 from intercom.records import Position
 
 #: Features that this hub grants; a client that asks for none sees the seed's protocol only.
-FEATURES = ("receipts", "cursor", "heartbeat")
+FEATURES = ("receipts", "cursor", "heartbeat", "progress")
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -35,6 +35,9 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     :ivar payload: the payload object's bytes, as the sender wrote them.
     :ivar speaker: ``from_session`` as written, or None where the line had none (then ``line``
         carries the connection's own id).
+    :ivar strict: refuse it where nobody ever used the recipient's name.
+    :ivar durability: the level asked for this message, one of
+        :data:`intercom.records.LEVELS`; None leaves it to the channel.
     """
 
     id: str
@@ -44,6 +47,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     line: bytes
     strict: bool = False
+    durability: str | None = None
 
 
 class Register(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +69,11 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False):
-    """Everything up to ``position`` was dealt with; ``read`` moves the stored offset."""
+    """Everything up to ``position`` was dealt with.
+
+    :ivar state: ``read`` moves the stored position, and so does ``skipped``, for what was
+        passed without being shown; ``shown`` is only remembered.
+    """
 
     position: Position
     state: Literal["shown", "read"] = "read"
@@ -154,6 +162,21 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     retryable: bool = False
 
 
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """How far a stored message has come with one of its recipients (feature ``progress``).
+
+    :ivar session: who sent it and is told; ``recipient``: whose inbox it is.
+    :ivar state: one of :data:`intercom.records.STATES`.
+    :ivar at: when, in epoch seconds; None where it is now, or nobody noted it.
+    """
+
+    session: str
+    message_id: str
+    state: str
+    recipient: str
+    at: float | None = None
+
+
 class Cursor(msgspec.Struct, frozen=True, gc=False):
     """All of your inbox up to ``position`` has been sent to you."""
 
@@ -191,4 +214,4 @@ class Beat(msgspec.Struct, frozen=True, gc=False):
     reply_to: str | None = None
 
 
-Reply = Welcome | Fault | Receipt | Cursor | Sessions | Beat
+Reply = Welcome | Fault | Receipt | Progress | Cursor | Sessions | Beat

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shlex
 import stat
 from pathlib import Path
 
+from intercom.mounts import MOUNTS, check_file_system, file_system
 from intercom.names import channel_name, file_name
 
 # Whoever asks where a file of a channel lies also wants to open it, in the safe way.
@@ -47,7 +47,7 @@ def base_directory(chosen: str | None) -> str:
     return f"{SHARED_DEFAULT}-{os.geteuid()}"
 
 
-def file_level(path: str, mounts: str = "/proc/self/mountinfo") -> str:
+def file_level(path: str, mounts: str = MOUNTS) -> str:
     """The safest durability level that files at ``path`` can reach: ``disk`` or ``process``.
 
     A memory file system forgets everything with the power, and so does a ``/tmp`` that
@@ -56,24 +56,14 @@ def file_level(path: str, mounts: str = "/proc/self/mountinfo") -> str:
     return "process" if forgetful(path, mounts) else "disk"
 
 
-def forgetful(path: str, mounts: str = "/proc/self/mountinfo") -> str:
+def forgetful(path: str, mounts: str = MOUNTS) -> str:
     """Why files at ``path`` do not survive a restart of the machine; empty where they do."""
-    real = os.path.realpath(path)
-    try:
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.readlines()
-    except OSError:
-        return ""  # no /proc: nothing better is known
-    best, kind = "", ""
-    for line in lines:
-        left, _, right = line.partition(" - ")
-        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), left.split()[4])
-        inside = real == point or real.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, right.split()[0]
-    if kind in ("tmpfs", "ramfs"):
-        return f"{best} is a file system in memory ({kind})"
-    rule = _emptied_at_boot(real)
+    found = file_system(path, mounts)
+    if found is None:
+        return ""  # nothing better is known
+    if found.kind in ("tmpfs", "ramfs"):
+        return f"{found.point} is a file system in memory ({found.kind})"
+    rule = _emptied_at_boot(os.path.realpath(path))
     return f"the system empties /tmp when it starts ({rule})" if rule else ""
 
 
@@ -110,7 +100,11 @@ class ChannelPaths:
         self.directory = os.path.join(base, file_name(self.name))
 
     def prepare(self, warn: Warn = silent) -> None:
-        """Make base and channel directory, private to us; see :func:`private_directory`."""
+        """Make base and channel directory, private to us; see :func:`private_directory`.
+
+        :raise UnsafePlace: also where the file system keeps no locks; see ``intercom.mounts``.
+        """
+        check_file_system(self.directory)
         private_directory(self.base, warn)
         private_directory(self.directory, warn)
         if self.socket != self.file("hub.sock"):
@@ -118,6 +112,7 @@ class ChannelPaths:
 
     def check(self) -> None:
         """See whether :meth:`prepare` would succeed; raises as that does, and makes nothing."""
+        check_file_system(self.directory)
         check_directory(self.base)
         check_directory(self.directory)
         if self.socket != self.file("hub.sock"):
@@ -192,6 +187,18 @@ class ChannelPaths:
     def meta(self, session: str) -> str:
         """An inbox's generation; also the sign that its session is known."""
         return self.file(f"meta_{file_name(session)}.json")
+
+    def trail(self, session: str) -> str:
+        """When a session's messages were shown, read or skipped."""
+        return self.file(f"trail_{file_name(session)}.ndjson")
+
+    def reader(self, session: str) -> str:
+        """Locked, shared, by whoever could show a session's messages now."""
+        return self.file(f"reader_{file_name(session)}.lock")
+
+    def turn(self, session: str) -> str:
+        """Locked by the one who reads a session's messages, from reading to committing."""
+        return self.file(f"turn_{file_name(session)}.lock")
 
     def token(self, session: str) -> str:
         """A session's secret."""

@@ -51,6 +51,8 @@ class Batch(NamedTuple):
     :ivar at_end: nothing complete lay behind ``next`` at the time.
     :ivar damaged: bytes skipped because they are no message.
     :ivar warning: what was wrong with the stored position, or an empty string.
+    :ivar repeated: messages left out of ``records`` because they stand shortly before, too:
+        a program of the original mesh appends again what its hub had stored.
     """
 
     start: Position
@@ -59,6 +61,7 @@ class Batch(NamedTuple):
     at_end: bool
     damaged: list[Span]
     warning: str = ""
+    repeated: tuple[Span, ...] = ()
 
 
 class Entry(NamedTuple):
@@ -118,8 +121,86 @@ class Refused(NamedTuple):
 
 
 class Appeared(NamedTuple):
-    """Lines that others appended to an inbox, in file order, complete lines only."""
+    """Lines that others appended to an inbox, in file order, complete lines only.
+
+    :ivar repeated: where those begin of which the message stood there before.
+    """
 
     inbox: str
     generation: int
     records: list[Record]
+    repeated: frozenset[int] = frozenset()
+
+
+class Shifted(NamedTuple):
+    """An inbox was compacted or reset: stretches of its bytes, in order, begin a new generation.
+
+    :ivar generation: the one that is over; ``into``: the new one.
+    :ivar stays: what is left, from which byte to before which; nothing after a reset.
+    """
+
+    inbox: str
+    generation: int
+    into: int
+    stays: tuple[tuple[int, int], ...]
+
+    def place(self, position: Position) -> Position:
+        """Where a position of the old generation is now; others are as they were."""
+        if position.generation != self.generation:
+            return position
+        offset = sum(
+            min(end, position.offset) - start
+            for start, end in self.stays
+            if start < position.offset
+        )
+        return Position(self.into, offset)
+
+
+#: How far bytes of an inbox have come beyond being stored (docs/protocol, "Delivery"):
+#: ``pushed``: written to a live connection of the recipient; ``shown``: handed over by its
+#: reader; ``read``: acknowledged past; ``skipped``: passed without being shown.
+STATES = ("pushed", "shown", "read", "skipped")
+
+
+class Moved(NamedTuple):
+    """Whole lines of an inbox, bytes ``start`` to ``end``, have reached a state.
+
+    :ivar state: one of :data:`STATES`.
+    :ivar at: when, in epoch seconds.
+    """
+
+    inbox: str
+    state: str
+    generation: int
+    start: int
+    end: int
+    at: float
+
+
+class Receiver(NamedTuple):
+    """A session whose messages are pushed to a live connection.
+
+    :ivar pid: of the process at the other end, None where the kernel does not say.
+    """
+
+    session: str
+    pid: int | None = None
+
+
+class Remembered(NamedTuple):
+    """A message that an earlier hub of the channel stored.
+
+    :ivar digest: hash of its content (``wire.envelope.digest``).
+    :ivar inboxes: who it went to.
+    :ivar age: seconds since then, never negative.
+    """
+
+    sender: str
+    message_id: str
+    digest: bytes
+    inboxes: tuple[str, ...]
+    age: float
+
+
+#: What the spool tells of its inboxes, per inbox in file order.
+Outcome = Written | Refused | Appeared | Shifted

@@ -31,6 +31,7 @@ from twisted.python import usage
 
 from intercom.election.locks import already_led, is_led
 from intercom.errors import BadConfig, IntercomError
+from intercom.hub.descriptors import raise_limit
 from intercom.hub.service import (
     HubService,
     Leave,
@@ -146,6 +147,8 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor
 
     use_monotonic_time(reactor)
+    if type(reactor).__name__ != "SelectReactor":  # which can watch only the first thousand
+        raise_limit()
     parent = options.parent
     daemonizing = parent is not None and not parent.get("nodaemon", True)
     leave = _leave(reactor, daemonizing)

@@ -37,6 +37,7 @@ from intercom.core.hub import HubCore
 from intercom.hub.factory import HubFactory
 from intercom.hub.hub import Hub
 from intercom.hub.registry import MemoryRegistry
+from intercom.settings.limits import DEFAULTS, Limits
 from intercom.spool.memory import MemorySpool
 from intercom.wire import envelope
 from intercom.wire.ndjson import Decoder, Encoder
@@ -238,10 +239,15 @@ class MemoryHub:
 
     :param durability: the channel's level, as for the real one.
     :param key: what connections made with ``local=False`` must show.
+    :param limits: how much of everything it allows; what is stored is not bounded here.
     """
 
     def __init__(
-        self, channel: str = "test", durability: str = "disk", key: str | None = None
+        self,
+        channel: str = "test",
+        durability: str = "disk",
+        key: str | None = None,
+        limits: Limits = DEFAULTS,
     ) -> None:
         self._counter = itertools.count(1)
         self.clock = Clock()
@@ -250,7 +256,7 @@ class MemoryHub:
         self.registry = MemoryRegistry()
         decoder = Decoder(channel, self.new_id, self._timestamp)
         notice = NoticeWriter(channel, self.new_id, self._timestamp)
-        self.core = HubCore(durability, envelope.digest, envelope.identify, notice, key)
+        self.core = HubCore(durability, envelope.digest, envelope.identify, notice, key, limits)
         self.left: list[str] = []
         self.hub = Hub(
             self.core,
@@ -259,11 +265,13 @@ class MemoryHub:
             clock,
             self.left.append,
             lambda line: decoder.decode(line, None),
+            limits,
         )
         self._factory = HubFactory(
             self.hub,
             decoder,
             Encoder(channel, self.new_id, self._timestamp, {"pid": 1, "version": "test"}),
+            limits=limits,
         )
         self.started: Deferred[None] = self.hub.start()
         self.pump()

@@ -24,7 +24,7 @@ PACKAGE = ROOT / "intercom"
 #: The house from the ground up. A part may import what stands on a lower line, and itself.
 LAYERS = (
     ("errors", "records"),
-    ("names", "private"),
+    ("names", "private", "mounts"),
     ("messages", "paths", "interfaces"),
     ("wire", "settings"),
     ("core",),
@@ -51,7 +51,7 @@ SLOW = frozenset({"twisted", "zope", "msgspec", "automat", "attr"})
 
 #: Modules that hubs, commands and foreign tools share: the standard library and nothing else.
 STANDARD_LIBRARY_ONLY = re.compile(
-    r"intercom\.(errors|names|records|paths|private|wire\.(envelope|framing)"
+    r"intercom\.(errors|names|records|paths|private|mounts|wire\.(envelope|framing)"
     r"|election\.locks|settings\.\w+|spool\.(format|positions|files)"
     r"|client\.(?!protocol$|service$)\w+)$"
 )

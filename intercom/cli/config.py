@@ -169,8 +169,11 @@ def _shown(value: Any) -> str:
 
 def _text(rows: list[dict[str, Any]]) -> str:
     """All settings, a line each."""
+    first = max(len(row["key"]) for row in rows)
     width = max(len(_shown(row["value"])) for row in rows)
-    lines = [f"{row['key']:<11} {_shown(row['value']):<{width}}  {_origin(row)}" for row in rows]
+    lines = [
+        f"{row['key']:<{first}} {_shown(row['value']):<{width}}  {_origin(row)}" for row in rows
+    ]
     return "".join(line.rstrip() + "\n" for line in lines)
 
 

@@ -94,8 +94,10 @@ def run(settings: HubSettings, settle: Callable[[], HubSettings]) -> int:
     from twisted.internet import reactor as _reactor
     from twisted.logger import globalLogBeginner
 
+    from intercom.hub.descriptors import raise_limit
     from intercom.hub.service import HubService, exit_status, stop_reactor, use_monotonic_time
 
+    raise_limit()
     reactor: Any = _reactor  # its declared type knows neither threads nor triggers
     use_monotonic_time(reactor)
     # The hub's log is its service's; what is printed is for whoever started us.

@@ -10,6 +10,7 @@ import click
 from intercom.cli import options, output
 from intercom.cli.name import claimed, described, warn_of_former
 from intercom.cli.rendering import counted, label
+from intercom.client import skipping
 from intercom.client.identity import Identity
 from intercom.client.spawn import ensure_hub
 from intercom.client.tokens import own_token
@@ -36,8 +37,11 @@ def init(ctx: click.Context, fresh: bool, name: str | None, force_new: bool) -> 
     skipped = 0
     with Inbox(scope.paths, who.session) as inbox:
         inbox.enrol()
-        if fresh:
-            skipped, _end = inbox.skip_to_end()
+    if fresh:
+        passed = skipping.skip(scope.paths, who.session)
+        skipped = passed.number
+        if passed.problem:
+            output.note(passed.problem)
     warn_of_former(scope, who)
     result: dict[str, Any] = {
         "status": "ready",

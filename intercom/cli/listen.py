@@ -10,14 +10,22 @@ from typing import Any
 import click
 
 from intercom.cli import options, output, rendering
+from intercom.cli.haul import count_left
 from intercom.cli.remedies import remedy_for
 from intercom.cli.send import sentence
+from intercom.client import resuming
 from intercom.client.listening import Listener
 from intercom.client.outbox import Letter, Outcome
+from intercom.client.parent import Orphaned, Parent
+from intercom.client.readers import Seat
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
+from intercom.paths import ChannelPaths
 from intercom.spool.files import Inbox
+from intercom.wire import envelope
 
+#: Of more than so many unread messages it is said first how many there are.
+MANY = 50
 #: What a line of standard input looks like.
 ORDER = 'standard input takes lines like {"action":"send","to":"NAME","text":"..."}'
 
@@ -31,7 +39,7 @@ class _Printer:
     def show(self, line: bytes, message: dict[str, Any]) -> None:
         """Print one message and flush it."""
         if self._as_json:
-            output.write(line + b"\n")
+            output.write(rendering.aged(line, message, time.time()) + b"\n")
             return
         output.write_text(rendering.messages([message], time.time(), output.page()))
 
@@ -69,44 +77,88 @@ class _Printer:
 @click.command
 @options.session_option
 @click.option("--fresh/--no-fresh", default=False, help="Skip what lies unread, or not.")
+@options.from_option
 @click.option("--once", is_flag=True, help="End after the first message, or messages.")
 @click.option("--timeout", type=options.Seconds(), metavar="SECONDS", help="End after this.")
+@click.option("--takeover", is_flag=True, help="Read instead of whoever does, even if stopped.")
+@click.option("--keep", is_flag=True, help="Go on when the program that started this has ended.")
 @click.pass_context
 def listen(
-    ctx: click.Context, session: str | None, fresh: bool, once: bool, timeout: float | None
+    ctx: click.Context,
+    session: str | None,
+    fresh: bool,
+    place: str | None,
+    once: bool,
+    timeout: float | None,
+    takeover: bool,
+    keep: bool,
 ) -> None:
     """Show messages that lie unread, then each as it comes, one flushed line a message.
 
     Goes on through restarts of the hub. Lines on standard input are sent:
     {"action":"send","to":ID,"text":TEXT,"payload":OBJECT,"reply_to":ID}; what
     became of each is one JSON line on standard error.
+    One at a time listens for a session. It ends when whoever started it has
+    ended, and leaves unread what nobody would have seen.
     """
+    parent = None if keep else Parent()
+    place = _place(fresh, place)
     deadline = None if timeout is None else time.monotonic() + timeout
     scope = options.scope(ctx)
     own = scope.session(session)
     token = own_token(scope.paths, own)
-    if fresh:
-        with Inbox(scope.paths, own) as inbox:
+    printer = _Printer(scope.as_json)
+    with Seat(scope.paths, own, "intercom listen", time.time(), parent) as seat:
+        seat.take_for_long(takeover=takeover)
+        listener = Listener(
+            scope.paths,
+            own,
+            token,
+            printer,
+            once=once,
+            deadline=deadline,
+            orders=output.STDIN,
+            output=output.STDOUT,
+            seat=seat,
+            takeover=takeover,
+        )
+        try:
+            with contextlib.suppress(BrokenPipeError, Orphaned):
+                again = _begin(scope.paths, own, place, printer, seat)
+                if not (once and again):
+                    listener.run()
+        except IntercomError as error:
+            if error.code == "SESSION_COLLISION":
+                error.remedy = f"{own!r} listens already: end that one, or say --session NAME"
+            raise
+
+
+def _place(fresh: bool, place: str | None) -> str | None:
+    """Where to begin, by either option."""
+    if fresh and place is not None:
+        raise click.UsageError("--fresh is the same as --from now: say one")
+    return resuming.NOW if fresh else place
+
+
+def _begin(paths: ChannelPaths, own: str, place: str | None, printer: _Printer, seat: Seat) -> bool:
+    """Begin where it was asked for; say how much waits. True if something was shown again."""
+    shown = False
+    with Inbox(paths, own, fence=seat.check) as inbox:
+        if place is not None:
             inbox.enrol()
-            skipped, _end = inbox.skip_to_end()
-        if skipped:
-            output.note(f"{rendering.counted(skipped, 'older message')} skipped")
-    listener = Listener(
-        scope.paths,
-        own,
-        token,
-        _Printer(scope.as_json),
-        once=once,
-        deadline=deadline,
-        orders=output.STDIN,
-        output=output.STDOUT,
-    )
-    try:
-        with contextlib.suppress(BrokenPipeError):
-            listener.run()
-    except IntercomError as error:
-        if error.code == "SESSION_COLLISION":
-            error.remedy = (
-                f"{own!r} listens already: end that one, or listen as another --session NAME"
-            )
-        raise
+            begun = resuming.resume(paths, own, place)
+            if begun.skipped:
+                output.note(f"{rendering.counted(begun.skipped, 'older message')} skipped")
+            if begun.problem:
+                output.note(begun.problem)
+            if begun.start is not None:
+                for record in resuming.between(inbox, begun.start):
+                    seat.check_to_show()
+                    printer.show(record.line, envelope.parse(record.line))
+                    shown = True
+        left = count_left(inbox, inbox.read(None, 0).start)
+        if left.number > MANY:
+            written = rendering.age(left.newest, time.time())
+            newest = f", the newest {written}" if written else ""
+            output.note(f"{left.number} messages lie unread{newest}")
+    return shown

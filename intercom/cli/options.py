@@ -15,6 +15,7 @@ import click
 
 from intercom.cli import output
 from intercom.client.identity import Identity, Names
+from intercom.client.mending import mend
 from intercom.client.tree import project_directory
 from intercom.errors import BadConfig, BadUsage, IntercomError
 from intercom.paths import ChannelPaths
@@ -129,6 +130,14 @@ session_option = click.option(
     metavar="ID",
     shell_complete=complete_session,
     help="Who speaks; default: INTERCOM_SESSION, or your own name.",
+)
+
+
+from_option = click.option(
+    "--from",
+    "place",
+    metavar="now|start|ID",
+    help="Begin at the end, at the beginning of what is there, or at a message.",
 )
 
 
@@ -255,13 +264,19 @@ def format_of(words: Sequence[str]) -> str:
 def scope(ctx: click.Context) -> Scope:
     """Find the channel and the project that are meant, and make the channel's directory.
 
+    What a power cut has taken from the inboxes is there again afterwards.
+
     :raise BadConfig: a setting cannot be used; a newer version has written the channel's files.
     :raise UnsafePlace: the channel's directory is not ours alone.
     :raise CannotCreate: it cannot be made.
+    :raise SpoolError: what was lost cannot be given back now.
     """
     found = look(ctx)
     found.paths.prepare(output.note)
     ChannelFile(found.paths).check_format()
+    lost = mend(found.paths)
+    if lost:
+        output.note(f"a power cut had taken {lost} messages, which are there again")
     return found
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
+from intercom.cli.reading import words as reading_words
 from intercom.cli.rendering import label
 from intercom.client.blocking import HubConnection
+from intercom.client.readership import Readership, readership
 from intercom.client.spawn import ensure_hub
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
@@ -28,14 +30,30 @@ MAX_ABSENT = 50
 @options.session_option
 @click.pass_context
 def peers(ctx: click.Context, session: str | None) -> None:
-    """Show the sessions that are connected, and the names of those that are not."""
+    """Show the sessions that are connected, and the names of those that are not.
+
+    With each whether it is read now, or since when not, and how much lies unread.
+    """
     scope = options.scope(ctx)
     own = scope.session(session)
     result = {"channel": scope.paths.name, **_ask(scope.paths, own)}
+    now = time.time()
+    readers = _readers(scope.paths, result)
     if scope.as_json:
+        for row in result["sessions"]:
+            row |= readers[str(row.get("session"))].fields(now)
+        result["away"] = [
+            {"session": name, **readers[name].fields(now)} for name in result["absent"]
+        ]
         output.write(output.to_json(result) + b"\n")
     else:
-        output.write_text(_text(result, own))
+        output.write_text(_text(result, own, readers, now))
+
+
+def _readers(paths: ChannelPaths, result: dict[str, Any]) -> dict[str, Readership]:
+    """Who reads, and what lies unread, by session."""
+    names = [str(row.get("session")) for row in result["sessions"]] + result["absent"]
+    return {name: readership(paths, name) for name in names}
 
 
 def _ask(paths: ChannelPaths, own: str) -> dict[str, Any]:
@@ -57,7 +75,7 @@ def _ask(paths: ChannelPaths, own: str) -> dict[str, Any]:
         return {
             "hub": hub.hub,
             "sessions": list(listed.get("sessions") or ()),
-            "absent": list(listed.get("absent") or ()),
+            "absent": [str(name) for name in listed.get("absent") or ()],
         }
 
 
@@ -81,17 +99,22 @@ def _from_files(paths: ChannelPaths, pid: int | None, listed: dict[str, Any]) ->
     }
 
 
-def _text(result: dict[str, Any], own: str) -> str:
+def _text(result: dict[str, Any], own: str, readers: dict[str, Readership], now: float) -> str:
     """The result for a person."""
     lines = [f"channel {result['channel']}, hub pid {result['hub'].get('pid')}"]
     for row in result["sessions"]:
         name = str(row.get("session"))
         pid = f", pid {row['pid']}" if row.get("pid") else ""
-        lines.append(f"  {label(name)}{' (you)' if name == own else ''}{pid}")
+        reading = reading_words(readers[name], now)
+        lines.append(f"  {label(name)}{' (you)' if name == own else ''}{pid}: {reading}")
     if not result["sessions"]:
         lines.append("  nobody is connected")
     if result["absent"]:
         absent = ", ".join(map(label, result["absent"][:MAX_ABSENT]))
         more = len(result["absent"]) - MAX_ABSENT
         lines.append(f"not connected: {absent}{f' and {more} more' if more > 0 else ''}")
+    for name in result["absent"]:
+        if readers[name].unread or readers[name].holder is not None:
+            reading = reading_words(readers[name], now, oldest=True)
+            lines.append(f"  {label(name)}: {reading}")
     return "\n".join(lines) + "\n"

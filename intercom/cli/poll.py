@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import shlex
 import time
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import click
 
 from intercom.cli import options, output, rendering
-from intercom.errors import IntercomError, ProtocolError
+from intercom.cli.haul import Haul, Left, count_left, fetch
+from intercom.client import readers, resuming
+from intercom.client.elsewhere import Waiting, waiting_elsewhere
+from intercom.client.readers import Seat
+from intercom.errors import IntercomError
 from intercom.records import Position
 from intercom.spool.files import Inbox
-from intercom.wire import envelope
+from intercom.spool.turns import Holder, turn_of
 
 #: Seconds between two looks at the file: from the first to the second, doubling.
 LOOK_FIRST, LOOK_LAST = 0.005, 0.05
+#: One that waits gives up after so many seconds in which somebody else could always read:
+#: that is no other poll, which has the turn for moments.
+GIVE_UP = 2.0
 
 
-@dataclass(slots=True)
-class _Haul:
-    """What was found.
+class _Found(NamedTuple):
+    """What a poll has to tell.
 
-    :ivar position: behind the last line looked at: there the next poll begins.
-    :ivar places: where each message begins and ends.
-    :ivar cut: whether the last message is shown only in part, and so counts as unread.
+    :ivar skipped: how many messages were passed over to begin where it was asked to.
+    :ivar reading: who has the turn, None if it is ours or nobody's.
+    :ivar elsewhere: where else something waits, if there is nothing here.
+    :ivar at: epoch seconds, for the ages of messages.
     """
 
-    position: Position
-    lines: list[bytes] = field(default_factory=list)
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    places: list[tuple[Position, Position]] = field(default_factory=list)
-    damaged: int = 0
-    more: bool = False
-    cut: bool = False
-
-    def end_with_cut(self, limit: int | None) -> None:
-        """Leave out what comes behind the first message that is over the limit."""
-        for at, message in enumerate(self.messages):
-            if not rendering.fits(message, limit):
-                del self.lines[at + 1 :], self.messages[at + 1 :], self.places[at + 1 :]
-                self.position = self.places[at][0]
-                self.cut = self.more = True
-                return
+    haul: Haul
+    left: Left
+    skipped: int
+    reading: Holder | None
+    elsewhere: list[Waiting]
+    own: str
+    at: float
 
 
 @click.command
@@ -53,126 +54,222 @@ class _Haul:
 @click.option("--limit", type=options.Whole(1), default=50, show_default=True, metavar="N",
               help="Show at most so many.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Show long messages whole where text is no terminal's.")
+@options.from_option
 @click.pass_context
 def poll(
-    ctx: click.Context, session: str | None, wait: float, peek: bool, limit: int, full: bool
+    ctx: click.Context,
+    session: str | None,
+    wait: float,
+    peek: bool,
+    limit: int,
+    full: bool,
+    place: str | None,
 ) -> None:
-    """Show messages that lie unread. Needs no hub and starts none.
+    """Show messages that lie unread, the oldest first. Needs no hub and starts none.
 
     They count as read once they were written out completely. With --peek they do
     not; say so later: intercom ack POSITION. Text that goes elsewhere than to a
     terminal is cut at 2 KiB a message; one that was cut does not count as read.
+    Of several at once one reads; the others are told who that is.
     """
+    if peek and place == resuming.NOW:
+        raise click.UsageError("--from now passes messages over, and --peek leaves them: say one")
+    deadline = time.monotonic() + wait
     scope = options.scope(ctx)
     own, is_known = scope.reader(session)
-    with Inbox(scope.paths, own) as inbox:
-        if not peek and is_known:
+    with contextlib.ExitStack() as stack:
+        seat = None
+        if is_known and not peek:
+            seat = stack.enter_context(Seat(scope.paths, own, "intercom poll", time.time()))
+        inbox = stack.enter_context(Inbox(scope.paths, own, fence=seat.check if seat else None))
+        if seat is not None:
             inbox.enrol()
-        haul = _wait(inbox, limit, time.monotonic() + wait)
+        fetcher = _Fetcher(scope, own, inbox, limit, place, peek)
+        haul, reading = _wait(inbox, fetcher, seat, deadline)
         page = output.page(None if full else rendering.MODEL_LIMIT)
         if not scope.as_json:
             haul.end_with_cut(page.limit)
-        left = _count_left(inbox, haul.position) if haul.more else 0
+        if peek:
+            reading = turn_of(scope.paths, own)
+        found = _complete(fetcher, haul, reading)
         if scope.as_json:
-            output.write(_json(haul, left, own, scope.paths.name))
+            output.write(_json(found, scope.paths.name, place))
         else:
-            hints = _hints(ctx, haul, left, peek, session)
-            shown = rendering.messages(haul.messages, time.time(), page)
-            output.write_text(shown + "".join(f"{hint}\n" for hint in hints))
-        if not peek and (is_known or inbox.size()):
-            try:
-                inbox.commit(haul.position)
-            except IntercomError as error:  # the result has been said; there is no second one
-                output.note(f"these messages will be shown again: {error.text}")
-                ctx.exit(error.exit_code)
+            hints = "".join(f"{hint}\n" for hint in _hints(ctx, found, peek, session, place))
+            output.write_text(rendering.messages(haul.messages, found.at, page) + hints)
+        if peek:
+            _note_shown(inbox, haul)
+        elif seat is not None and reading is None:
+            _count_as_read(ctx, inbox, seat, haul)
 
 
-def _json(haul: _Haul, left: int, own: str, channel: str) -> bytes:
-    """The result for programs."""
-    fields: dict[str, Any] = {
-        "count": len(haul.lines),
-        "unread": left,
-        "session": own,
-        "channel": channel,
-        "position": _written(haul.position),
-    }
-    if haul.damaged:
-        fields["damaged"] = haul.damaged
-    return output.to_json(fields, messages=b"[" + b",".join(haul.lines) + b"]") + b"\n"
+class _Fetcher:
+    """Reads what there is to show, the first time from where it was asked to begin.
+
+    :ivar skipped: how many messages were passed over for that.
+    """
+
+    def __init__(
+        self,
+        scope: options.Scope,
+        own: str,
+        inbox: Inbox,
+        limit: int,
+        place: str | None,
+        peek: bool,
+    ) -> None:
+        self.paths, self.own, self.inbox = scope.paths, own, inbox
+        self.skipped = 0
+        self._limit = limit
+        self._place = place
+        self._peek = peek
+
+    def __call__(self) -> Haul:
+        place, self._place, start = self._place, None, None
+        if place is not None:
+            resumed = resuming.resume(self.paths, self.own, place, skip=not self._peek)
+            self.skipped, start = resumed.skipped, resumed.start
+            if resumed.problem:
+                output.note(resumed.problem)
+        return fetch(self.inbox, self._limit, start)
 
 
-def _wait(inbox: Inbox, limit: int, deadline: float) -> _Haul:
-    """Read what is there; if that is nothing, look again when the file changes."""
+def _wait(
+    inbox: Inbox, read: Callable[[], Haul], seat: Seat | None, deadline: float
+) -> tuple[Haul, Holder | None]:
+    """Read what is there; if that is nothing, look again when the file changes.
+
+    The turn is ours while we read, and stays so if something was found. While we wait it is
+    anybody's, so of several that wait one finds what comes.
+
+    :return: what was found, and who has the turn if somebody else keeps it.
+    """
     pause, seen = LOOK_FIRST, -1
+    haul = Haul(Position(0, 0))
+    busy_since: float | None = None
     while True:
         size = inbox.size()
-        if size != seen:
-            haul = _read(inbox, limit)
-            seen, pause = size, LOOK_FIRST
-        left = deadline - time.monotonic()
-        if haul.lines or left <= 0:
-            return haul
-        time.sleep(min(pause, left))
+        other = None if size == seen or seat is None else seat.take()
+        if other is None and size != seen:
+            haul, seen, pause, busy_since = read(), size, LOOK_FIRST, None
+        now = time.monotonic()
+        if other is not None:
+            busy_since = now if busy_since is None else busy_since
+            if now >= deadline or now - busy_since >= GIVE_UP:
+                return Haul(inbox.read(None, 0).start), other
+        elif haul.lines or now >= deadline:
+            return haul, None
+        elif seat is not None:
+            seat.give_back()
+        time.sleep(max(0.0, min(pause, deadline - now)))
         pause = min(pause * 2, LOOK_LAST)
 
 
-def _read(inbox: Inbox, limit: int) -> _Haul:
-    """Read up to ``limit`` messages behind the stored position."""
-    batch = inbox.read()
-    if batch.warning:
-        output.note(batch.warning)
-    haul = _Haul(batch.start)
-    while True:
-        haul.damaged += len(batch.damaged)
-        for record in batch.records:
-            if len(haul.lines) == limit:
-                haul.more = True
-                return haul
-            haul.position = Position(batch.next.generation, record.end)
-            try:
-                haul.messages.append(envelope.parse(record.line))
-                haul.lines.append(record.line)
-                begin = Position(batch.next.generation, record.start)
-                haul.places.append((begin, haul.position))
-            except ProtocolError:
-                haul.damaged += 1
-        haul.position = batch.next
-        if batch.at_end:
-            return haul
-        batch = inbox.read(batch.next)
+def _complete(fetcher: _Fetcher, haul: Haul, reading: Holder | None) -> _Found:
+    """Add what lies behind it, or elsewhere."""
+    whole = not haul.more and (bool(haul.lines) or reading is None)
+    left = Left() if whole else count_left(fetcher.inbox, haul.position)
+    elsewhere = []
+    if not haul.lines and not left.number:
+        elsewhere = waiting_elsewhere(fetcher.paths, fetcher.own)
+    return _Found(haul, left, fetcher.skipped, reading, elsewhere, fetcher.own, time.time())
 
 
-def _count_left(inbox: Inbox, position: Position) -> int:
-    """How many messages lie behind a position."""
-    count = 0
-    while True:
-        batch = inbox.read(position)
-        count += len(batch.records)
-        if batch.at_end:
-            return count
-        position = batch.next
+def _note_shown(inbox: Inbox, haul: Haul) -> None:
+    """Let senders know that these were shown; looking works without, as in a sandbox."""
+    if haul.lines:
+        with contextlib.suppress(IntercomError):
+            inbox.shown(haul.position)
+
+
+def _count_as_read(ctx: click.Context, inbox: Inbox, seat: Seat, haul: Haul) -> None:
+    """Commit, if nobody else has the turn by now: then there is nothing of ours to commit."""
+    try:
+        if seat.take() is None:
+            inbox.commit(haul.position)
+    except IntercomError as error:  # the result has been said; there is no second one
+        output.note(f"these messages will be shown again: {error.text}")
+        ctx.exit(error.exit_code)
+
+
+def _json(found: _Found, channel: str, place: str | None) -> bytes:
+    """The result for programs."""
+    haul, left = found.haul, found.left
+    fields: dict[str, Any] = {
+        "count": len(haul.lines),
+        "unread": left.number,
+        "session": found.own,
+        "channel": channel,
+        "position": _written(haul.position),
+    }
+    extra = {
+        "newest_age": rendering.age(left.newest, found.at) if left.number else "",
+        "next": left.next_id if place else None,
+        "skipped": found.skipped,
+        "damaged": haul.damaged,
+        "reading": readers.fields(found.reading) if found.reading else None,
+        "elsewhere": [
+            {
+                "channel": one.paths.name,
+                "unread": one.number,
+                "command": _command_there(one, found.own),
+            }
+            for one in found.elsewhere
+        ],
+    }
+    fields |= {name: value for name, value in extra.items() if value}
+    messages = map(rendering.aged, haul.lines, haul.messages, itertools.repeat(found.at))
+    return output.to_json(fields, messages=b"[" + b",".join(messages) + b"]") + b"\n"
 
 
 def _hints(
-    ctx: click.Context, haul: _Haul, left: int, peek: bool, session: str | None
+    ctx: click.Context, found: _Found, peek: bool, session: str | None, place: str | None
 ) -> list[str]:
     """What else there is to say, and what may be done next."""
+    haul, left = found.haul, found.left
     own = ["--session", session] if session else []
-    said = [] if haul.messages else ["nothing unread"]
+    said = []
+    if found.skipped:
+        said.append(f"{rendering.counted(found.skipped, 'message')} skipped")
+    if found.reading is not None:
+        said.append(f"{readers.described(found.reading)} reads here now")
+    elif not haul.messages:
+        said.append("nothing unread")
     if haul.damaged:
         said.append(f"{rendering.counted(haul.damaged, 'damaged line')} passed over")
     if haul.cut:
         past = _written(haul.places[-1][1])
         whole = options.again(ctx, "poll", "--full", "--limit", "1", *own)
-        skip = options.again(ctx, "ack", past, *own)
+        skip = options.again(ctx, "ack", "--skip", past, *own)
+        if peek and len(haul.messages) > 1:  # those before it were shown, and are not skipped
+            skip = f"{options.again(ctx, 'ack', _written(haul.position), *own)} && {skip}"
         said.append(f"cut, and so not counted as read; see it whole: {whole}; or skip it: {skip}")
-    more = left - 1 if haul.cut else left
+    more = left.number - 1 if haul.cut else left.number
     if more:
-        said.append(f"{more} more")
+        written = rendering.age(left.newest, found.at)
+        newest = f", the newest {written}" if written else ""
+        said.append(f"{more} {'unread' if found.reading and not haul.lines else 'more'}{newest}")
+        if place and left.next_id and not haul.cut:
+            on = options.again(ctx, "poll", "--from", left.next_id, *own)
+            said.append(f"go on from there: {on}")
     if peek and len(haul.messages) > haul.cut:
         done = options.again(ctx, "ack", _written(haul.position), *own)
         said.append(f"not counted as read; when done: {done}")
-    return said
+    return said + _elsewhere(found)
+
+
+def _elsewhere(found: _Found) -> list[str]:
+    """Where else something waits for this name."""
+    return [
+        f"{rendering.counted(one.number, 'message')} for {rendering.label(found.own)} "
+        f"in channel {one.paths.name!r}: {_command_there(one, found.own)}"
+        for one in found.elsewhere
+    ]
+
+
+def _command_there(there: Waiting, own: str) -> str:
+    """How to see what waits in another channel."""
+    return f"{there.paths.command} poll {shlex.join(['--session', own])}"
 
 
 def _written(position: Position) -> str:

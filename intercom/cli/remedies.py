@@ -50,6 +50,7 @@ REMEDIES = {
     "TOO_MANY_SESSIONS": "see who is connected, and end what is not needed: intercom peers",
     "UNAUTHORIZED": "see as whom the hub runs: intercom hub status; speak as another: "
     "--session NAME",
+    "UNKNOWN_MESSAGE": "see what you sent lately: intercom status",
     "UNKNOWN_TYPE": "see the hub's version, and replace it: intercom hub restart",
     "UNSAFE_PLACE": "choose a place of your own: intercom --dir DIR init",
 }

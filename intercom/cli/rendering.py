@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from intercom.records import LEVELS
+
 BAR = "| "
 #: Longest name or id that a head shows, in characters: as long as a session id can be.
 MAX_LABEL = 128
@@ -105,12 +107,15 @@ def _as_escape(found: re.Match[str]) -> str:
 
 
 def age(timestamp: object, now: float) -> str:
-    """How long ago a message says that it was written; without a zone it is UTC."""
+    """How long ago a message says that it was written; without a zone it is UTC.
+
+    Empty where it does not say so readably.
+    """
     try:
         moment = datetime.fromisoformat(str(timestamp))
         seconds = now - moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
     except (ValueError, OverflowError, OSError):
-        return "at an unknown time"
+        return ""
     if -60 < seconds < 1:
         return "just now"
     if seconds < 0:
@@ -118,12 +123,29 @@ def age(timestamp: object, now: float) -> str:
     return ago(seconds)
 
 
+def aged(line: bytes, envelope: dict[str, Any], now: float) -> bytes:
+    """A message as JSON with its ``age`` behind all that it says itself.
+
+    Models read it, and cannot tell how long ago a timestamp is. A message that has such a
+    field, or no readable timestamp, stays as it is.
+    """
+    written = age(envelope.get("timestamp"), now)
+    if not written or "age" in envelope:
+        return line
+    return line.rstrip()[:-1] + f',"age":"{written}"}}'.encode()
+
+
 def ago(seconds: float) -> str:
     """A moment that lies so far back, in its largest unit."""
+    return f"{lasting(seconds)} ago" if seconds >= 1 else "just now"
+
+
+def lasting(seconds: float) -> str:
+    """A length of time in its largest unit."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return f"{int(seconds)} s ago" if seconds >= 1 else "just now"
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
 
 
 # -- messages ---------------------------------------------------------------------------------
@@ -177,7 +199,8 @@ def _mark(shown: Sequence[str], draw: Draw) -> str:
 
 def _head(envelope: dict[str, Any], now: float) -> tuple[str, str, str]:
     """Which message, from whom, and what else there is to say of it."""
-    about = ["", age(envelope.get("timestamp"), now)]
+    written = age(envelope.get("timestamp"), now)
+    about = ["", written] if written else [""]
     if envelope.get("to_session") in ("*", "all"):
         about.append("to everybody")
     if envelope.get("type", "chat") != "chat":
@@ -197,7 +220,9 @@ def _text(envelope: dict[str, Any]) -> str:
     """What a message says, safe to show; its own line feeds are the only ones."""
     payload = dict(envelope.get("payload") or {})
     text = payload.pop("text", "")
-    payload.pop("strict", None)  # said to the hub
+    payload.pop("strict", None)  # said to the hub, as is the level
+    if payload.get("durability") in LEVELS:
+        del payload["durability"]
     if not isinstance(text, str):
         text = json.dumps(text, ensure_ascii=False)
     lines = text.removesuffix("\n").split("\n") if text else []

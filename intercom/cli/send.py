@@ -16,6 +16,7 @@ from intercom.cli.rendering import label
 from intercom.client.outbox import Letter, Outcome, compose, deliver
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
+from intercom.records import LEVELS
 from intercom.wire import jsontext
 from intercom.wire.envelope import MAX_LINE
 
@@ -40,6 +41,11 @@ _EATEN = re.compile(r"\w {2}\w|``|\$\(\)|''|\"\"")
 @click.option("--reply-to", metavar="ID", help="The message that this one answers.")
 @click.option("--id", "message_id", metavar="ID", help="The message's id, to send it again safely.")
 @click.option("--strict", is_flag=True, help="Refuse a recipient that nobody ever was.")
+@click.option(
+    "--durability",
+    type=click.Choice(LEVELS),
+    help="How safe before it is called stored; by default as the channel has it.",
+)
 @click.pass_context
 def send(
     ctx: click.Context,
@@ -52,6 +58,7 @@ def send(
     reply_to: str | None,
     message_id: str | None,
     strict: bool,
+    durability: str | None,
 ) -> None:
     """Send a message; its text comes from standard input, byte for byte.
 
@@ -67,10 +74,7 @@ def send(
     payload = _payload(json_payload)
     with _helped(ctx):
         body = _body(text, file, dash is not None, payload)
-    if body is not None:
-        if "text" in payload:
-            raise click.UsageError("there are two texts: the body, and one in --json-payload")
-        payload = {"text": body} | payload
+    payload = _joined(body, durability, payload)
     scope = options.scope(ctx)
     own = scope.session(session)
     with _helped(ctx):
@@ -116,6 +120,19 @@ def _payload(text: str | None) -> dict[str, Any]:
         said = f"--json-payload must be a JSON object, {{...}}: {error}"
         raise click.UsageError(said) from error
     return {key: member.value for key, member in found.items()}
+
+
+def _joined(body: str | None, durability: str | None, payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload with what has options of its own; nothing may be said twice."""
+    if body is not None:
+        if "text" in payload:
+            raise click.UsageError("there are two texts: the body, and one in --json-payload")
+        payload = {"text": body} | payload
+    if durability is not None:
+        if "durability" in payload:
+            raise click.UsageError("there are two levels: --durability, and in --json-payload")
+        payload = payload | {"durability": durability}
+    return payload
 
 
 def _body(text: str | None, file: str | None, dash: bool, payload: dict[str, Any]) -> str | None:
@@ -199,6 +216,9 @@ def _warn(outcome: Outcome, letter: Letter) -> None:
     """Say what deserves attention although it is no failure."""
     if outcome.outdated:
         output.note(outcome.outdated)
+    asked, reached = letter.durability, outcome.level
+    if asked and reached and LEVELS.index(reached) < LEVELS.index(asked):
+        output.note(f"{asked!r} was asked for; here the message is as safe as {reached!r} says")
     if outcome.known is False and not letter.broadcast:
         nearest = " or ".join(map(repr, outcome.nearest))
         meant = f"; did you mean {nearest}?" if nearest else ""

@@ -96,11 +96,13 @@ class HubConnection:
         features: Sequence[str] = (),
         role: str | None = None,
         token: str | None = None,
+        takeover: bool = False,
         timeout: float = WELCOME_TIMEOUT,
     ) -> None:
         """Claim the session and wait for the welcome.
 
         :param role: ``sender`` to speak beside another connection of the session.
+        :param takeover: end another connection of it that showed the token, too.
         :raise HubUnavailable: no answer in time (``cause`` is ``silent``).
         :raise ConnectionLost: the hub hung up.
         :raise IntercomError: the claim is refused (``SESSION_COLLISION`` ...).
@@ -110,6 +112,8 @@ class HubConnection:
             payload["role"] = role
         if token is not None:
             payload["token"] = token
+        if takeover:
+            payload["takeover"] = True
         deadline = time.monotonic() + timeout
         message_id = self.say("register", payload, timeout=timeout)
         while True:
@@ -124,9 +128,10 @@ class HubConnection:
         """Remember what was granted."""
         self.original = "protocol" not in payload
         if not self.original:
-            self.features = frozenset(map(str, payload.get("features", ())))
-            self.hub = dict(payload.get("hub") or {})
-        self.peers = [str(peer) for peer in payload.get("peers", ())]
+            self.features = frozenset(_texts(payload.get("features")))
+            hub = payload.get("hub")
+            self.hub = hub if isinstance(hub, dict) else {}
+        self.peers = _texts(payload.get("peers"))
 
     @property
     def outdated(self) -> str:
@@ -286,6 +291,11 @@ class HubConnection:
                 self._lines.append(Received(b"", None))
             elif line:
                 self._lines.append(_read(line))
+
+
+def _texts(found: object) -> list[str]:
+    """The members of a list as texts; none, where a hub wrote something else."""
+    return [str(one) for one in found] if isinstance(found, list) else []
 
 
 def _numbers(version: str) -> list[int]:

@@ -23,12 +23,19 @@ from intercom.errors import IntercomError
 from intercom.names import HUB
 from intercom.paths import ChannelPaths
 from intercom.spool.known import ABANDONED
+from intercom.spool.recovery import MARKER
 
 #: Seconds for which the hub's locks may be busy: somebody only looks whether they are, or
 #: a hub is on its way out.
 PROBES = 0.3
 PATIENCE = 2.0
 _PAUSE = 0.01
+#: What hubs keep about the messages of all sessions, and goes when these are gone.
+_RECORDS = (
+    *("history.ndjson", "history.1.ndjson"),
+    *("journal.0", "journal.1", MARKER),
+    *("dead.ndjson", "dead.1.ndjson"),
+)
 #: How the names of sockets begin that a hub has bound and not yet given their place.
 _UNPUBLISHED = ".hub"
 
@@ -89,6 +96,7 @@ def clear(paths: ChannelPaths, *, force: bool) -> Swept:
             except IntercomError as error:
                 error.details["removed"] = sorted(removed)
                 raise
+            unlink(map(paths.file, _RECORDS), paths, removed)
             return Swept(sorted(removed), lost, stopped)
 
 

@@ -100,7 +100,7 @@ def _published(paths: ChannelPaths) -> list[dict[str, Any]]:
 
 def published(paths: ChannelPaths) -> dict[str, Any]:
     """What ``peers.json`` says, nothing if that cannot be read."""
-    with contextlib.suppress(ValueError, IntercomError, OSError):
+    with contextlib.suppress(ValueError, RecursionError, IntercomError, OSError):
         found: Any = json.loads(read_private(paths.peers) or b"{}")
         if isinstance(found, dict):
             return found

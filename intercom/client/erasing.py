@@ -13,12 +13,13 @@ import time
 from collections.abc import Iterable, Iterator
 
 from intercom.client import claims
-from intercom.errors import InboxLocked
+from intercom.errors import InboxLocked, UnsafePlace
 from intercom.paths import ChannelPaths
+from intercom.spool import turns
 from intercom.spool.book import Book
 from intercom.spool.calls import FileCalls
 from intercom.spool.format import Cutter, split_name
-from intercom.spool.inboxfile import Busy, open_locked
+from intercom.spool.inboxfile import Busy, InboxFile, open_locked
 from intercom.spool.known import session_of
 
 #: Seconds to wait for an inbox's lock, and for a name that a command uses for a moment.
@@ -28,6 +29,8 @@ NAME_PATIENCE = 0.3
 LAST_WORDS = 0.05
 _PAUSE = 0.01
 _ASIDE = "forgotten_"
+#: How the name begins of what a crash has left of an inbox that was being made smaller.
+KEEP = ".keep_"
 _CHUNK = 1 << 20
 
 
@@ -48,7 +51,8 @@ class Traces:
         self._name = paths.file(f"name_{encoded}.json")
         # The secret first: it is spared where the session is in use.
         small = (f"token_{encoded}", f"offset_{encoded}.json", f"meta_{encoded}.json")
-        self._small = [paths.file(name) for name in small]
+        others = (f"trail_{encoded}.ndjson", f"{KEEP}{encoded}")
+        self._small = [paths.file(name) for name in (*small, *others)]
 
     def is_used(self) -> bool:
         """Whether a command of ours speaks as this session now, connected or not."""
@@ -83,6 +87,7 @@ class Traces:
                 unlink([self._inbox], self._paths, removed)
             if not used:
                 unlink([self._name], self._paths, removed)
+            removed += map(os.path.basename, turns.remove(self._paths, self._encoded))
             return count
 
     def exist(self) -> bool:
@@ -107,6 +112,7 @@ class Traces:
             aside = f"{_ASIDE}{self._encoded}.{at}.{time.time_ns()}.ndjson"
             os.rename(self._inbox, self._paths.file(aside))
         unlink([self._name], self._paths, [])
+        turns.remove(self._paths, self._encoded)
 
     def lines_aside(self) -> Iterator[bytes]:
         """The unread messages that lie aside, after the last who might add to them has.
@@ -158,12 +164,18 @@ class Traces:
     def _locked(
         self, *, exclusive: bool, create: bool = False, path: str | None = None
     ) -> Iterator[int | None]:
-        """The inbox (or another file), open and locked; None if there is none."""
+        """The inbox (or another file), open and locked; None if there is none.
+
+        What a crash has left of an inbox is in it again then.
+        """
         calls, path = FileCalls(), path or self._inbox
         flags = os.O_RDONLY | (os.O_CREAT if create else 0)
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
+                if self._known and path == self._inbox:
+                    with contextlib.suppress(UnsafePlace):  # what was planted goes like the rest
+                        InboxFile(self._paths, self.session).settle()
                 fd = open_locked(calls, path, flags, exclusive)
                 break
             except Busy:
@@ -214,8 +226,9 @@ def asides_session(name: str) -> str | None:
 
 def all_traces(paths: ChannelPaths) -> list[Traces]:
     """Every session that has any file on the channel, by the order of their names."""
-    encoded = set()
-    for name in os.listdir(paths.directory):
+    names = os.listdir(paths.directory)
+    encoded = turns.encoded_of(names)
+    for name in names:
         parts = split_name(name)
         if parts is not None:
             encoded.add(parts[1])
@@ -223,6 +236,8 @@ def all_traces(paths: ChannelPaths) -> list[Traces]:
             encoded.add(name[len("name_") : -len(".json")])
         elif (aside := asides_session(name)) is not None:
             encoded.add(aside)
+        elif name.startswith(KEEP):
+            encoded.add(name[len(KEEP) :])
     return [Traces(paths, one) for one in sorted(encoded)]
 
 

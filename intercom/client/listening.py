@@ -15,6 +15,7 @@ import math
 import os
 import select
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,7 +23,10 @@ from intercom.client.blocking import HubConnection, Received, refusal
 from intercom.client.dial import ConnectionLost
 from intercom.client.errands import Errands, Reports
 from intercom.client.outbox import Connect
+from intercom.client.parent import Orphaned
+from intercom.client.readers import Seat
 from intercom.client.spawn import ensure_hub
+from intercom.election.locks import is_original
 from intercom.errors import (
     CLOSING_CODES,
     CannotCreate,
@@ -49,6 +53,9 @@ RETRY_FIRST, RETRY_LAST, RETRY_DENIED = 0.05, 5.0, 30.0
 STEADY = 5.0
 #: Lines from the hub between two looks at standard input.
 AT_ONCE = 64
+#: Messages that are remembered to have been shown: a line may stand twice in an inbox,
+#: where an original client wrote again what its hub had stored.
+REMEMBERED = 4096
 #: A hub may not yet have seen that our old connection is gone.
 COLLISION_GRACE = 5.0
 _CONTROL = frozenset({"welcome", "error", "receipt", "cursor", "heartbeat", "sessions"})
@@ -85,6 +92,8 @@ class Listener:
     :param deadline: when to stop (monotonic), or None.
     :param orders: descriptor of standard input, or None.
     :param output: descriptor of standard output: when its reader goes, so do we.
+    :param seat: has the session's turn for as long as we listen, None if nobody asks for it.
+    :param takeover: end a connection of the session that the hub still has.
     """
 
     def __init__(
@@ -98,6 +107,8 @@ class Listener:
         deadline: float | None = None,
         orders: int | None = None,
         output: int | None = None,
+        seat: Seat | None = None,
+        takeover: bool = False,
         connect: Connect = ensure_hub,
     ) -> None:
         self._paths = paths
@@ -109,9 +120,11 @@ class Listener:
         self._errands = Errands(paths, session, audience, orders)
         self._output = output
         self._connect = connect
-        self._inbox = Inbox(paths, session)
+        self._seat = seat
+        self._takeover = takeover
+        self._inbox = Inbox(paths, session, fence=seat.check if seat is not None else None)
         self._acked: Position | None = None
-        self._shown_since: set[tuple[str, str]] = set()
+        self._shown: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._shown_any = False
         self._retry = RETRY_FIRST
         self._trouble: IntercomError | None = None
@@ -122,7 +135,8 @@ class Listener:
     def run(self) -> None:
         """Listen until the deadline, or with ``once`` until something was shown.
 
-        :raise IntercomError: the session is held by somebody else, or no hub could be started.
+        :raise IntercomError: the session is held by somebody else, or was taken over, or no
+            hub could be started.
         :raise BrokenPipeError: nobody reads the output any more.
         """
         try:
@@ -141,6 +155,8 @@ class Listener:
                     if self._lost_at - begun > STEADY:
                         self._retry = RETRY_FIRST
                     self._follow(self._lost_at + self._pause(), None)
+        except Orphaned:
+            self._audience.note("the program that started it has ended; what is unread stays so")
         finally:
             ended = HubUnavailable("listening ended before the hub had answered")
             with contextlib.suppress(IntercomError, OSError):
@@ -156,7 +172,7 @@ class Listener:
         try:
             self._settle()
             hub = HubConnection(self._connect(self._paths), self._paths, self._session)
-            hub.register(features=FEATURES, token=self._token)
+            hub.register(features=FEATURES, token=self._token, takeover=self._takeover)
         except IntercomError as error:
             if hub is not None:
                 hub.close()
@@ -180,6 +196,8 @@ class Listener:
         if error.code == "SESSION_COLLISION":
             # An original hub notices that we are gone when the peer it waits for has read on.
             grace = math.inf if self._lost_original else COLLISION_GRACE
+            if self._takeover and is_original(self._paths):
+                return True  # which knows no take-over; the file is ours, as the turn is
             return self._lost_at is not None and time.monotonic() - self._lost_at < grace
         if isinstance(error, ConnectionLost) or error.retryable:
             return True
@@ -258,19 +276,25 @@ class Listener:
         return False
 
     def _show(self, line: bytes, message: dict[str, Any]) -> None:
-        """Show a message unless it was shown since the last acknowledged position."""
+        """Show a message unless it was shown before; one without an id is always another."""
         key = (str(message.get("from_session")), str(message.get("id")))
-        if key in self._shown_since:
+        if key in self._shown:
             return
+        if self._seat is not None:
+            self._seat.check_to_show()
         self._audience.show(line, message)
-        self._shown_since.add(key)
         self._shown_any = True
+        if message.get("id") is not None:
+            self._shown[key] = None
+            if len(self._shown) > REMEMBERED:
+                self._shown.popitem(last=False)
 
     def _acknowledge(self, hub: HubConnection, position: Position) -> bool:
         """All before ``position`` was shown: say so."""
+        if self._seat is not None:
+            self._seat.check()
         hub.say("ack", {"generation": position.generation, "offset": position.offset})
         self._acked = position
-        self._shown_since.clear()
         if self._once and self._shown_any:
             self._deadline = 0.0
         return True
@@ -329,7 +353,6 @@ class Listener:
                 self._acked = Position(batch.next.generation, record.end)
             self._acked = batch.next
             self._settle()
-            self._shown_since.clear()
             if self._once and self._shown_any:
                 self._deadline = 0.0
             if batch.at_end:
@@ -348,6 +371,8 @@ class Listener:
     # -- waiting --------------------------------------------------------------------------
 
     def _over(self) -> bool:
+        if self._seat is not None:
+            self._seat.check_to_show()
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _wait(self, timeout: float, hub: HubConnection | None) -> bool:

@@ -15,12 +15,16 @@ from socket import socket
 from typing import Any
 
 from intercom.client import desk
-from intercom.client.blocking import HubConnection, new_id, refusal
+from intercom.client.blocking import HubConnection, refusal
 from intercom.client.dial import ConnectionLost
+
+# Whoever delivers a message has written it first.
+from intercom.client.letters import Letter as Letter
+from intercom.client.letters import compose as compose
 from intercom.client.spawn import ensure_hub
 from intercom.election.locks import is_original
 from intercom.errors import CannotCreate, HubUnavailable, IntercomError, ProtocolError
-from intercom.names import EVERYONE, check_session, file_name, nearest
+from intercom.names import file_name, nearest
 from intercom.paths import ChannelPaths, file_level
 from intercom.spool.calls import FileCalls
 from intercom.spool.files import Inbox
@@ -37,29 +41,6 @@ SIGHT_TIMEOUT = 2.0
 _FILE_INSTEAD = frozenset({"SESSION_COLLISION", "TOO_MANY_SESSIONS"})
 
 Connect = Callable[[ChannelPaths], socket]
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A message ready to be sent, any number of times.
-
-    :ivar line: its bytes, the same in every try.
-    :ivar after: size of the recipient's inbox before the first try; what stands there
-        cannot be this message. 0 for a broadcast, and for a message that was given its
-        id, since an earlier command may have sent it.
-    """
-
-    line: bytes
-    message_id: str
-    sender: str
-    to: str
-    after: int
-    strict: bool = False
-
-    @property
-    def broadcast(self) -> bool:
-        """Whether it goes to everybody, and so needs a hub."""
-        return self.to in EVERYONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,49 +90,6 @@ class Outcome:
         return shown | {name: value for name, value in extra.items() if value}
 
 
-def compose(
-    paths: ChannelPaths,
-    sender: str,
-    to: str,
-    payload: dict[str, Any],
-    *,
-    reply_to: str | None = None,
-    message_id: str | None = None,
-    strict: bool = False,
-) -> Letter:
-    """Write a message, and note how large its recipient's inbox is now.
-
-    :raise ProtocolError: ``BAD_SESSION_ID``, ``BAD_JSON``, ``LINE_TOO_LONG``, ``BAD_ENVELOPE``.
-    """
-    after = 0
-    if to not in EVERYONE:
-        check_session(to)
-        if message_id is None:
-            with Inbox(paths, to) as inbox:
-                after = inbox.size()
-    message_id = new_id() if message_id is None else message_id
-    try:
-        line = envelope.make(
-            type="chat",
-            message_id=message_id,
-            from_session=sender,
-            to_session=to,
-            channel=paths.name,
-            payload=payload | {"strict": True} if strict else payload,
-            timestamp=envelope.format_timestamp(time.time()),
-            reply_to=reply_to,
-        )
-        envelope.parse(line)
-    except ProtocolError as error:
-        if error.code == "LINE_TOO_LONG":
-            error.remedy = (
-                "put the text into a file that both can read, and send its path: "
-                "intercom send --text PATH"
-            )
-        raise
-    return Letter(line, message_id, sender, to, after, strict)
-
-
 def deliver(
     paths: ChannelPaths,
     letter: Letter,
@@ -193,11 +131,22 @@ def _through_hub(
     with HubConnection(connect(paths), paths, letter.sender) as hub:
         hub.register(features=("receipts",), role="sender", token=token)
         if "receipts" not in hub.features:
-            return _without_receipt(paths, letter, hub)
+            return replace(_without_receipt(paths, letter, hub), outdated=_no_levels(paths, letter))
         hub.send_line(letter.line)
         patience = max(0.5, min(RECEIPT_TIMEOUT, deadline - time.monotonic()))
         outcome = outcome_of(hub.answer_to(letter.message_id, patience).payload)
         return replace(outcome, outdated=hub.outdated)
+
+
+def _no_levels(paths: ChannelPaths, letter: Letter) -> str:
+    """What to say of an original hub that was asked for a level, else nothing."""
+    if letter.durability is None:
+        return ""
+    return (
+        f"the hub of channel {paths.name!r} is one of the original mesh, which knows no levels: "
+        f"it syncs nothing, whatever is asked for\n"
+        f"  end it: intercom hub stop; the next command starts a hub of intercom"
+    )
 
 
 def outcome_of(receipt: dict[str, Any]) -> Outcome:

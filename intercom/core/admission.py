@@ -27,9 +27,7 @@ from intercom.core.routing import feed_news
 from intercom.core.session import Link
 from intercom.messages import FEATURES, Auth, Fault, Message, Register, Welcome
 from intercom.names import ANONYMOUS, check_session
-
-#: A TCP connection shows the channel's key within this many seconds.
-KEY_WITHIN_S = 5.0
+from intercom.settings.limits import DEFAULTS
 
 
 class Admission:
@@ -37,11 +35,13 @@ class Admission:
 
     :param roster: shared with the hub.
     :param key: what connections over TCP must show; None lets none of them in.
+    :param most: sessions that the channel may know.
     """
 
-    def __init__(self, roster: Roster, key: str | None) -> None:
+    def __init__(self, roster: Roster, key: str | None, most: int = DEFAULTS.session_limit) -> None:
         self._roster = roster
         self._key = key
+        self._most = most
 
     def unlock(self, link: Link, message: Message) -> list[Effect]:
         """First line over TCP: the key, or the door."""
@@ -74,6 +74,8 @@ class Admission:
         taken = holder is not None and not register.takeover and register.role != "sender"
         if taken or (not asks_token and (register.role == "sender" or holder is not None)):
             return self.refuse(link, self._collision(session, register))
+        if holder is None and not self._roster.has_room_for(session, self._most):
+            return self.refuse(link, self._too_many(session, register))
         link.life.claim(register)
         link.claimed = session
         publish = None
@@ -184,6 +186,14 @@ class Admission:
         effects.append(Note("taken_over", {"session": session, **who(link)}))
         return effects
 
+    def _too_many(self, session: str, register: Register) -> Fault:
+        """Why no further session can be had."""
+        text = (
+            f"this channel knows {self._most} sessions and takes no more; use one of them, or "
+            f"remove what is not needed (intercom cleanup, intercom name --help)"
+        )
+        return Fault(session, "TOO_MANY_SESSIONS", text, register.id)
+
     def _collision(self, session: str, register: Register) -> Fault:
         """Why the id cannot be had, and what would help."""
         holder = self._roster.holder(session)
@@ -204,6 +214,24 @@ class Admission:
                 f"or take it over with its token (takeover)"
             )
         return Fault(session, "SESSION_COLLISION", text, register.id)
+
+
+def misspoken(link: Link, message: Message) -> list[Effect]:
+    """A connection speaks for its own id only."""
+    if isinstance(message, Register):
+        text = (
+            f"this connection is registered as {link.session!r}; "
+            f"unregister first, or open another for {message.speaker!r}"
+        )
+        return [Answer(link.number, Fault(link.session, "ALREADY_REGISTERED", text, message.id))]
+    text = (
+        f"this connection speaks for {link.session!r}, not for {message.speaker!r}; "
+        f"the message was not sent"
+    )
+    return [
+        Answer(link.number, Fault(link.session, "FROM_MISMATCH", text, message.id)),
+        Note("from_mismatch", {"session": link.session, **who(link)}),
+    ]
 
 
 def who(link: Link) -> dict[str, int | None]:

@@ -10,15 +10,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from intercom.errors import RETRYABLE_CODES
 from intercom.messages import Receipt
-from intercom.records import LEVELS, Refused
+from intercom.records import LEVELS, Refused, Remembered
 
 REMEMBER_S = 600.0
 REMEMBER_MAX = 100_000
+#: Inboxes that a notice names one by one.
+MAX_NAMED = 20
+
+#: What is kept of a concluded message: when, the hash of its content, and its receipt; of one
+#: that an earlier hub stored, who it went to instead: its inboxes will say the rest.
+Past = tuple[float, bytes, Receipt | tuple[str, ...]]
 
 
 class Delivery:
@@ -26,14 +33,17 @@ class Delivery:
 
     :ivar link: number of the connection to tell.
     :ivar key: sender and id; :ivar digest: hash of the content.
+    :ivar asked: the durability level asked for; ``level``: the weakest reached so far.
     :ivar open: entries of which the last word has not been heard.
     :ivar early: already told at level ``memory``; nothing more to say.
     :ivar also: connections that sent the same message again meanwhile.
+    :ivar watched: its sender wants to hear how far it comes (feature ``progress``).
+    :ivar past: what was known of it before, where an earlier hub had stored it.
     """
 
     __slots__ = (
         "also",
-        "broadcast",
+        "asked",
         "digest",
         "duplicates",
         "early",
@@ -46,9 +56,11 @@ class Delivery:
         "message_id",
         "nearest",
         "open",
+        "past",
         "recipients",
         "session",
         "stored",
+        "watched",
     )
 
     def __init__(
@@ -58,6 +70,7 @@ class Delivery:
         message_id: str,
         digest: bytes,
         recipients: int,
+        asked: str = LEVELS[-1],
     ) -> None:
         self.link = link
         self.session = session
@@ -69,12 +82,15 @@ class Delivery:
         self.stored = 0
         self.duplicates = 0
         self.live = 0
+        self.asked = asked
         self.level = LEVELS[-1]
         self.known = True
         self.nearest: tuple[str, ...] = ()
         self.failed: list[Refused] = []
         self.early = False
         self.also: list[int] = []
+        self.watched = False
+        self.past: Past | None = None
 
     def store(self, level: str) -> bool:
         """One entry is safe to ``level``; True if that was the last."""
@@ -90,8 +106,8 @@ class Delivery:
         self.open -= 1
         return self.open == 0
 
-    def conclude(self, level: str) -> Receipt:
-        """All entries have spoken: make the receipt (``level`` where there were none)."""
+    def conclude(self) -> Receipt:
+        """All entries have spoken: make the receipt."""
         if self.failed and not self.stored:
             first = self.failed[0]
             return Receipt(
@@ -108,16 +124,32 @@ class Delivery:
             session=self.session,
             message_id=self.message_id,
             state="stored",
-            level=self.level if self.stored else level,
+            level=self.level if self.stored else self.asked,
             recipients=self.stored,
             live=self.live,
             duplicate=0 < self.duplicates == self.stored,
             known=self.known,
             nearest=self.nearest,
-            failed=tuple(
-                {"session": r.inbox, "code": r.code, "message": r.text} for r in self.failed
-            ),
+            failed=self.failures(),
         )
+
+    def failures(self) -> tuple[dict[str, str], ...]:
+        """Inboxes that could not be written, as receipts name them."""
+        return tuple({"session": r.inbox, "code": r.code, "message": r.text} for r in self.failed)
+
+    def apology(self) -> tuple[str, dict[str, Any]]:
+        """For a message that was called stored too early: a sentence, and details for programs."""
+        failed = self.failures()
+        first, more = self.failed[0], len(failed) - 1
+        others = f" and {more} more" if more else ""
+        # Where some inbox has it, its id is spent: a repetition would be a duplicate.
+        advice = "send it to them as a new message" if self.stored else "send it again"
+        text = (
+            f"your message {self.message_id} was called stored at level memory, but could not be "
+            f"kept for {first.inbox}{others}: {first.text} ({first.code}); {advice} if it still "
+            f"matters"
+        )
+        return text, {"code": first.code, "failed": failed[:MAX_NAMED]}
 
 
 def message_key(sender: str, message_id: str) -> str:
@@ -131,19 +163,21 @@ class Deliveries:
     def __init__(self) -> None:
         self._last_ticket = 0
         self._tickets: dict[int, Delivery] = {}
-        self._remembered: OrderedDict[str, Delivery | tuple[float, bytes, Receipt]] = OrderedDict()
+        self._remembered: OrderedDict[str, Delivery | Past] = OrderedDict()
 
     @property
     def pending(self) -> int:
         """Entries of which the last word has not been heard."""
         return len(self._tickets)
 
-    def recall(self, key: str) -> Delivery | tuple[float, bytes, Receipt] | None:
+    def recall(self, key: str) -> Delivery | Past | None:
         """The delivery under way or concluded for this key, None if it is new."""
         return self._remembered.get(key)
 
     def begin(self, delivery: Delivery) -> list[int]:
-        """A new message: draw a ticket for each of its entries."""
+        """A message goes to the spool: draw a ticket for each of its entries."""
+        if delivery.past is not None:
+            del self._remembered[delivery.key]  # the oldest stand first
         self._remembered[delivery.key] = delivery
         first = self._last_ticket + 1
         self._last_ticket += delivery.recipients
@@ -160,11 +194,14 @@ class Deliveries:
         """The last word about this ticket was heard."""
         return self._tickets.pop(ticket, None)
 
-    def conclude(self, delivery: Delivery, level: str, now: float) -> Receipt:
+    def conclude(self, delivery: Delivery, now: float) -> Receipt:
         """The last word about a message: remember it, unless a retry may still succeed."""
-        receipt = delivery.conclude(level)
+        receipt = delivery.conclude()
         if receipt.state == "refused":
-            self._remembered.pop(delivery.key, None)
+            if delivery.past is None:
+                self._remembered.pop(delivery.key, None)
+            else:
+                self._remembered[delivery.key] = delivery.past  # stored is stored
         else:
             kept = msgspec.structs.replace(receipt, duplicate=True)
             self._remembered[delivery.key] = (now, delivery.digest, kept)
@@ -182,6 +219,27 @@ class Deliveries:
                 duplicate=True,
             )
             self._remembered.setdefault(key, (now, digest, receipt))
+
+    def remember(self, messages: Iterable[Remembered], now: float) -> None:
+        """Take over what earlier hubs stored, oldest first."""
+        memory = self._remembered
+        shared: dict[tuple[str, ...], tuple[str, ...]] = {}  # broadcasts have few audiences
+        for sender, message_id, digest, inboxes, age in messages:
+            if age < REMEMBER_S:
+                kept: Past = (now - age, digest, shared.setdefault(inboxes, inboxes))
+                before = memory.setdefault(message_key(sender, message_id), kept)
+                if before is not kept:
+                    self._add_inboxes(message_key(sender, message_id), before, kept)
+        while len(memory) > REMEMBER_MAX:
+            memory.popitem(last=False)
+
+    def _add_inboxes(self, key: str, before: Delivery | Past, more: Past) -> None:
+        """Some inboxes got a message later than others did."""
+        if isinstance(before, Delivery) or before[1] != more[1]:
+            return  # our own knowledge counts, and the first content of an id
+        if isinstance(before[2], tuple) and isinstance(more[2], tuple):
+            inboxes = tuple(dict.fromkeys((*before[2], *more[2])))
+            self._remembered[key] = (more[0], more[1], inboxes)
 
     def forget_old(self, now: float) -> None:
         """Drop outcomes out of the window, oldest first; one under way ends the search."""

@@ -74,12 +74,35 @@ class ReadInbox(msgspec.Struct, frozen=True, gc=False):
 
 
 class CommitPosition(msgspec.Struct, frozen=True, gc=False):
-    """Move an inbox's stored position; a refusal comes back as ``commit_refused``."""
+    """Move an inbox's stored position; a refusal comes back as ``commit_refused``.
+
+    :ivar state: what became of the lines up to there: ``read``, ``skipped``, or ``shown``,
+        which moves nothing and is only remembered.
+    """
 
     connection: int
     inbox: str
     position: Position
     message_id: str | None
+    state: str = "read"
+
+
+class NotePushed(msgspec.Struct, frozen=True, gc=False):
+    """Remember, some time, that these neighbouring lines went to a live connection.
+
+    One for each stretch of an inbox that one input pushed, however many lines it has.
+    """
+
+    inbox: str
+    generation: int
+    start: int
+    end: int
+
+
+class MakeRoom(msgspec.Struct, frozen=True, gc=False):
+    """An inbox is full: drop what is not to be kept of it, if anything is ever dropped."""
+
+    inbox: str
 
 
 class Close(msgspec.Struct, frozen=True, gc=False):
@@ -115,6 +138,8 @@ Effect = (
     | EnrolSession
     | ReadInbox
     | CommitPosition
+    | NotePushed
+    | MakeRoom
     | Close
     | Drop
     | Note

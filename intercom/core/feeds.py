@@ -11,7 +11,7 @@ fell behind it goes on with what comes next and may be told ``LAGGED``.
 
 from __future__ import annotations
 
-from intercom.records import Batch, Position, Record
+from intercom.records import Batch, Position, Record, Shifted
 
 #: Bytes of one read when catching up: enough to amortise the thread's hand-over, small
 #: enough that a thousand catching up at once stay within memory.
@@ -32,7 +32,21 @@ class Feed:
     :ivar lagged: without a cursor: offset where pushes stopped, None if they did not.
     """
 
-    __slots__ = ("cursor", "end", "inbox", "lagged", "next", "outstanding", "state", "told")
+    __slots__ = (
+        "_generation",
+        "_pushed",
+        "_shift",
+        "_since",
+        "_until",
+        "cursor",
+        "end",
+        "inbox",
+        "lagged",
+        "next",
+        "outstanding",
+        "state",
+        "told",
+    )
 
     def __init__(self, inbox: str, cursor: bool) -> None:
         self.inbox = inbox
@@ -43,18 +57,27 @@ class Feed:
         self.told: Position | None = None
         self.lagged: int | None = None
         self.outstanding = False
+        # Stretches of bytes pushed since they were last taken; the one that still grows is
+        # three numbers, so that a push costs no object.
+        self._pushed: list[tuple[int, int, int]] = []
+        self._generation = self._since = 0
+        self._shift: Shifted | None = None
+        self._until = -1
 
     @property
     def live(self) -> bool:
         """Connected and taking what it is pushed."""
         return self.state in (FOLLOWING, READING)
 
-    def wrote(self, generation: int, record: Record) -> bool:
-        """A line was written to the inbox; return whether to push it now."""
+    def wrote(self, generation: int, record: Record, fresh: bool = True) -> bool:
+        """A line was written to the inbox; return whether to push it now.
+
+        :param fresh: False if its message was pushed before and stands there once more.
+        """
         position = Position(generation, record.end)
         if not self.cursor:
             if self.state == FOLLOWING:
-                return True
+                return fresh and self._push(generation, record)
             if self.lagged is None:
                 self.lagged = record.start
             return False
@@ -64,7 +87,7 @@ class Feed:
             return False
         if self.next == (generation, record.start):
             self.next = position
-            return True
+            return fresh and self._push(generation, record)
         if self.next is None or self.next < position:
             # Something lies between (a damaged line, a new generation): let the file say what.
             self.state = READING
@@ -88,7 +111,46 @@ class Feed:
         self.next = batch.next
         if batch.at_end and (self.end is None or self.end <= batch.next):
             self.state = FOLLOWING
+        for record in batch.records:
+            self._push(batch.next.generation, record)
         return batch.records
+
+    def _push(self, generation: int, record: Record) -> bool:
+        """Count a line as pushed."""
+        if record.start == self._until and generation == self._generation:
+            self._until = record.end
+            return True
+        if self._until >= 0:
+            self._pushed.append((self._generation, self._since, self._until))
+        self._generation, self._since, self._until = generation, record.start, record.end
+        return True
+
+    def take_pushed(self) -> list[tuple[int, int, int]]:
+        """Return what was pushed since the last call: generation, first byte, byte behind."""
+        if self._until < 0:
+            return []
+        taken = [*self._pushed, (self._generation, self._since, self._until)]
+        self._pushed.clear()
+        self._until = -1
+        return taken
+
+    def shifted(self, shift: Shifted) -> None:
+        """The inbox was compacted: what was pushed of it has other places now."""
+        self._shift = shift
+        if self.next is not None:
+            self.next = shift.place(self.next)
+        if self.end is not None:
+            self.end = shift.place(self.end)
+
+    def place(self, position: Position) -> Position:
+        """Where a position is now that the peer may know from before a compaction."""
+        return position if self._shift is None else self._shift.place(position)
+
+    def outdated(self, generation: int) -> None:
+        """The inbox is in a later generation than was pushed: let the file say what it holds."""
+        behind = self.next is not None and self.next.generation < generation
+        if self.cursor and behind and self.state == FOLLOWING:
+            self.state = READING
 
     def failed(self) -> None:
         """Note that a read failed; it is tried again at :meth:`retry`."""

@@ -6,25 +6,21 @@ knows a dialect, a file or a clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from zope.interface import implementer
 
-from intercom.core.admission import KEY_WITHIN_S, Admission, who
+from intercom.core.admission import Admission, misspoken
 from intercom.core.deliveries import Deliveries
 from intercom.core.desk import Desk
-from intercom.core.effects import (
-    Answer,
-    Close,
-    CommitPosition,
-    Effect,
-    Note,
-    Push,
-)
-from intercom.core.liveness import keep_alive
+from intercom.core.effects import Answer, Close, Effect, Note
+from intercom.core.limits import Lobby
+from intercom.core.liveness import look_after
+from intercom.core.receiving import acknowledge, drained, paused, refused
 from intercom.core.roster import Roster
 from intercom.core.routing import Digest, Identify, Notice, Routing, feed_news
 from intercom.core.session import Link, open_link
+from intercom.core.telling import expired, misfiled, unfileable
 from intercom.errors import IntercomError
 from intercom.interfaces import IRouter
 from intercom.messages import (
@@ -42,8 +38,17 @@ from intercom.messages import (
     Unknown,
     Unregister,
 )
-from intercom.names import ANONYMOUS, HUB, RESERVED
-from intercom.records import Appeared, Batch, Position, Refused, Written
+from intercom.names import ANONYMOUS, RESERVED
+from intercom.records import (
+    Batch,
+    Moved,
+    Outcome,
+    Position,
+    Receiver,
+    Record,
+    Remembered,
+)
+from intercom.settings.limits import DEFAULTS, Limits
 
 
 @implementer(IRouter)
@@ -55,6 +60,7 @@ class HubCore:
     :param identify: reads sender, id and hash of a stored line (``wire.envelope.identify``).
     :param notice: writes a message of the hub's own (``wire.notices.NoticeWriter``).
     :param key: what TCP connections must show first; None lets none of them in.
+    :param limits: how many sessions and connections, and how long they may wait.
     """
 
     def __init__(
@@ -64,11 +70,14 @@ class HubCore:
         identify: Identify,
         notice: Notice,
         key: str | None = None,
+        limits: Limits = DEFAULTS,
     ) -> None:
         self._links: dict[int, Link] = {}
+        self._lobby = Lobby(limits)
         self._roster = Roster()
         self._deliveries = Deliveries()
-        self._admission = Admission(self._roster, key)
+        self._identify = identify
+        self._admission = Admission(self._roster, key, limits.session_limit)
         self._routing = Routing(
             self._links, self._roster, self._deliveries, durability, digest, identify, notice
         )
@@ -94,14 +103,34 @@ class HubCore:
         link = self._links.get(connection)
         return None if link is None else link.claimed
 
+    def receivers(self, now: float) -> list[Receiver]:
+        """See :meth:`IRouter.receivers`."""
+        return self._roster.receivers(now)
+
     # -- connections
 
     def connected(
         self, connection: int, credentials: Credentials, needs_key: bool, now: float
     ) -> list[Effect]:
         """See :meth:`IRouter.connected`."""
-        self._links[connection] = open_link(connection, credentials, needs_key, now)
+        link = self._links[connection] = open_link(connection, credentials, needs_key, now)
+        self._lobby.enter(link, locked=needs_key)
+        return self._send_away(self._lobby.surplus(), now)
+
+    def begun(self, connection: int, now: float) -> list[Effect]:
+        """See :meth:`IRouter.begun`."""
+        self._lobby.begun(connection)
         return []
+
+    def _send_away(self, leaving: Iterable[tuple[Link, Fault]], now: float) -> list[Effect]:
+        """Let these wait no longer."""
+        effects: list[Effect] = []
+        for link, fault in leaving:
+            self._lobby.leave(link.number)
+            locked = link.life.state() == "locked"
+            admission = self._admission
+            effects += admission.no_key(link) if locked else admission.refuse(link, fault, now)
+        return effects
 
     def disconnected(self, connection: int, now: float) -> list[Effect]:
         """See :meth:`IRouter.disconnected`."""
@@ -112,6 +141,8 @@ class HubCore:
             link.life.lose()  # what it said is still to be handled
             return []
         del self._links[connection]
+        self._lobby.leave(connection)
+        self._routing.watchers.forget(connection)
         effects = self._admission.leave(link, now)
         link.life.lose()
         return effects
@@ -141,29 +172,15 @@ class HubCore:
             return []
         link.heard = now
         if link.session is None:
-            return self._unregistered(link, message, now)
+            effects = self._unregistered(link, message, now)
+            waits = link.claimed is None and link.fault is None
+            (self._lobby.heard if waits else self._lobby.leave)(connection)
+            return effects
         if message.speaker is not None and message.speaker != link.session:
-            return self._misspoken(link, message)
+            return misspoken(link, message)
         if self._closing is not None and link.asks_for_more:
             return [Answer(connection, _addressed(self._closing, link, message.id))]
         return self._verbs[type(message)](link, message, now)
-
-    def _misspoken(self, link: Link, message: Message) -> list[Effect]:
-        """A connection speaks for its own id only."""
-        if isinstance(message, Register):
-            text = (
-                f"this connection is registered as {link.session!r}; "
-                f"unregister first, or open another for {message.speaker!r}"
-            )
-            return [self._fault(link, "ALREADY_REGISTERED", text, message.id)]
-        text = (
-            f"this connection speaks for {link.session!r}, not for {message.speaker!r}; "
-            f"the message was not sent"
-        )
-        return [
-            self._fault(link, "FROM_MISMATCH", text, message.id),
-            Note("from_mismatch", {"session": link.session, **who(link)}),
-        ]
 
     def _unregistered(self, link: Link, message: Message, now: float) -> list[Effect]:
         """A line from a connection that speaks for nobody (yet, or any more)."""
@@ -203,6 +220,7 @@ class HubCore:
         if link is None:
             return []
         link.heard = now
+        self._lobby.heard(connection)
         if link.life.state() == "locked":
             return self._admission.no_key(link)
         message_id = getattr(error, "message_id", None)
@@ -214,7 +232,10 @@ class HubCore:
     # -- verbs of the registered
 
     def _register_again(self, link: Link, message: Register, now: float) -> list[Effect]:
-        return self._admission.renew(link, message)
+        effects = self._admission.renew(link, message)
+        if "progress" not in link.features:
+            self._routing.watchers.forget(link.number)
+        return effects
 
     def _heartbeat(self, link: Link, message: Heartbeat, now: float) -> list[Effect]:
         if link.asked:
@@ -223,16 +244,7 @@ class HubCore:
         return [Answer(link.number, Beat(link.session, message.id))]
 
     def _ack(self, link: Link, message: Ack, now: float) -> list[Effect]:
-        feed = link.feed
-        if feed is None or not feed.cursor:
-            text = "ack needs the feature cursor, on the connection that receives"
-            return [self._fault(link, "BAD_ENVELOPE", text, message.id)]
-        if feed.next is None or message.position > feed.next:
-            text = f"nothing up to offset {message.position.offset} has been sent to you"
-            return [self._fault(link, "STALE_POSITION", text, message.id)]
-        if message.state != "read":
-            return []
-        return [CommitPosition(link.number, feed.inbox, message.position, message.id)]
+        return acknowledge(link, message)
 
     def _list(self, link: Link, message: ListSessions, now: float) -> list[Effect]:
         session = link.session or ANONYMOUS
@@ -241,7 +253,9 @@ class HubCore:
 
     def _unregister(self, link: Link, message: Unregister, now: float) -> list[Effect]:
         effects = self._admission.leave(link, now)
+        self._routing.watchers.forget(link.number)
         link.life.release()
+        self._lobby.enter(link, spoke=True)
         return effects
 
     def _auth_again(self, link: Link, message: Auth, now: float) -> list[Effect]:
@@ -256,7 +270,7 @@ class HubCore:
 
     # -- what the spool says
 
-    def written(self, outcomes: Sequence[Written | Refused | Appeared], now: float) -> list[Effect]:
+    def written(self, outcomes: Sequence[Outcome], now: float) -> list[Effect]:
         """See :meth:`IRouter.written`."""
         return self._routing.written(outcomes, now)
 
@@ -272,6 +286,14 @@ class HubCore:
             self._roster.saw(session, None if age is None else now - age)
         return []
 
+    def remembered(self, messages: Sequence[Remembered], now: float) -> list[Effect]:
+        """See :meth:`IRouter.remembered`."""
+        return self._routing.remembered(messages, now)
+
+    def moved(self, moves: Sequence[Moved], now: float) -> list[Effect]:
+        """See :meth:`IRouter.moved`."""
+        return self._routing.moved(moves, now)
+
     def forgotten(self, sessions: Sequence[str], now: float) -> list[Effect]:
         """See :meth:`IRouter.forgotten`."""
         for session in sessions:
@@ -283,8 +305,7 @@ class HubCore:
         link = self._links.get(connection)
         if link is None or link.feed is None:
             return []
-        effects: list[Effect] = [Push(connection, record.line) for record in link.feed.read(batch)]
-        effects += feed_news(link)
+        effects = self._routing.backlog(link, batch)
         if batch.warning:
             effects.append(
                 Note("position_repaired", {"session": link.session, "warning": batch.warning})
@@ -306,7 +327,7 @@ class HubCore:
         link = self._links.get(connection)
         if link is None or link.session is None:
             return []
-        return [self._fault(link, error.code, error.text, message_id)]
+        return refused(link, error, message_id)
 
     # -- the hub's own inbox
 
@@ -320,59 +341,40 @@ class HubCore:
         """See :meth:`IRouter.filed`."""
         if isinstance(message, Envelope):
             return self._routing.file(message, now)
-        if message.speaker is None or message.id is None:
-            return []
-        text = f"a line of type {type(message).__name__} cannot be left in the hub's inbox"
-        return self._routing.notify(message.speaker, text, message.id, "UNKNOWN_TYPE", now)
+        return unfileable(self._routing, message, now)
 
     def misfiled(
         self, sender: str, message_id: str, error: IntercomError, now: float
     ) -> list[Effect]:
         """See :meth:`IRouter.misfiled`."""
-        text = f"your message {message_id} was refused: {error.text}"
-        return self._routing.notify(sender, text, message_id, error.code, now)
+        return misfiled(self._routing, sender, message_id, error, now)
 
     def desk_read(self, position: Position, now: float) -> list[Effect]:
         """See :meth:`IRouter.desk_read`."""
         desk = self._routing.desk
         return [] if desk is None else desk.handled(position)
 
+    def expired(self, inbox: str, records: Sequence[Record], now: float) -> list[Effect]:
+        """See :meth:`IRouter.expired`."""
+        return expired(self._routing, self._roster, self._identify, inbox, records, now)
+
     # -- flow and time
 
     def paused(self, connection: int, now: float) -> list[Effect]:
         """See :meth:`IRouter.paused`."""
         link = self._links.get(connection)
-        if link is not None and link.feed is not None:
-            link.feed.pause()
-        return []
+        return [] if link is None else paused(link)
 
     def drained(self, connection: int, now: float) -> list[Effect]:
         """See :meth:`IRouter.drained`."""
         link = self._links.get(connection)
-        if link is None or link.feed is None:
-            return []
-        link.feed.drained()
-        lagged, link.feed.lagged = link.feed.lagged, None
-        if lagged is None or not link.asks_for_more:
-            return feed_news(link)
-        text = "you did not keep up; what came since then is in your inbox file only"
-        return [Answer(connection, Fault(link.session, "LAGGED", text, None, {"offset": lagged}))]
+        return [] if link is None else drained(link)
 
     def tick(self, now: float) -> list[Effect]:
         """See :meth:`IRouter.tick`."""
         self._deliveries.forget_old(now)
-        effects: list[Effect] = []
-        for link in list(self._links.values()):
-            if link.session is None:
-                if link.life.state() == "locked" and now - link.opened >= KEY_WITHIN_S:
-                    effects += self._admission.no_key(link)
-                continue
-            if link.session != HUB:
-                effects += keep_alive(link, now)
-            if link.feed is not None:
-                link.feed.retry()
-                effects += feed_news(link)
-        return effects
+        effects = self._send_away(self._lobby.overdue(now), now)
+        return effects + look_after(self._links.values(), now)
 
     def closing(self, now: float) -> list[Effect]:
         """See :meth:`IRouter.closing`.

@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from intercom.core.session import Link
 from intercom.messages import SessionRow
 from intercom.names import nearest
+from intercom.records import Receiver
 
 #: A session that read or polled within this many seconds still gets broadcasts.
 READING_WINDOW_S = 1800.0
+#: The original client's ``send`` registers as a receiver would, yet is gone sooner than this.
+SETTLED_S = 1.0
 #: Names remembered for "did you mean" and for ``known``; beyond it the files are asked.
 MAX_KNOWN = 100_000
 
@@ -47,6 +50,13 @@ class Roster:
     def is_known(self, session: str) -> bool:
         """Whether the core itself knows that this id was ever used; if not, ask the files."""
         return session in self._holders or session in self._known
+
+    def has_room_for(self, session: str, most: int) -> bool:
+        """Whether an id is known, or may be the last of so many that are."""
+        if self.is_known(session):
+            return True
+        claimed = sum(1 for name in self._holders if name not in self._known)
+        return len(self._known) + claimed < most
 
     def saw(self, session: str, read_at: float | None) -> bool:
         """Note that an id is in use, and when it last read (None: not known to have).
@@ -104,6 +114,14 @@ class Roster:
             )
             for name, link in sorted(self.present())
         )
+
+    def receivers(self, now: float) -> list[Receiver]:
+        """The present that have been so for a while; see :meth:`IRouter.receivers`."""
+        return [
+            Receiver(name, link.credentials.pid)
+            for name, link in self.present()
+            if now - link.since >= SETTLED_S
+        ]
 
     def absent(self) -> tuple[str, ...]:
         """Known ids that nobody holds, sorted."""

@@ -64,6 +64,7 @@ class Link:
     :ivar fault: why it was refused.
     :ivar heard: when it last said anything; ``pinged``: when we last asked it to.
     :ivar asked: we asked whether it is there, and it has not answered yet.
+    :ivar stuck: it does not take what it is sent; nothing is added to that without need.
     """
 
     __slots__ = (
@@ -83,6 +84,7 @@ class Link:
         "sending_only",
         "session",
         "since",
+        "stuck",
         "waiting",
     )
 
@@ -103,6 +105,7 @@ class Link:
         self.heard = now
         self.pinged = now
         self.asked = False
+        self.stuck = False
         self.life: Life
 
     @property

@@ -50,6 +50,7 @@ class FlockElection:
         Cancelling it ends the campaign.
 
         :raise CannotCreate: the directory or the lock file cannot be opened.
+        :raise UnsafePlace: the lock file is not ours, or locks keep nobody out there.
         """
         return Deferred.fromCoroutine(self._campaign())
 
@@ -65,10 +66,13 @@ class FlockElection:
         self._sign(self._locks)
 
     def resign(self) -> None:
-        """See :meth:`IElection.resign`; the lock file is emptied before it is let go."""
-        if self._locks is None:
-            return
+        """See :meth:`IElection.resign`; the lock file is emptied before it is let go.
+
+        A forked child of the leader has nothing to resign, and touches nothing.
+        """
         locks, self._locks = self._locks, None
+        if locks is None or not locks.held:
+            return
         try:
             os.ftruncate(locks.file, 0)
         finally:
@@ -76,7 +80,8 @@ class FlockElection:
 
     def holds(self) -> bool:
         """See :meth:`IElection.holds`: both names still lead to what we have locked."""
-        return self._locks is not None and self._locks.in_place(self._paths)
+        locks = self._locks
+        return locks is not None and locks.held and locks.in_place(self._paths)
 
     def _sign(self, locks: Locks) -> None:
         """Write who leads into the lock file, in place: its inode is what is locked."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import ServerFactory
+from twisted.logger import Logger
 
+from intercom.core.limits import Pace, too_many
 from intercom.hub.protocol import HubProtocol
 from intercom.hub.turn import TurnEnd
 from intercom.interfaces import IHub
+from intercom.settings.limits import DEFAULTS, Limits
 from intercom.wire.ndjson import Decoder, Encoder
 
 
@@ -18,22 +21,44 @@ class HubFactory(ServerFactory):
     :param hub: whom the connections talk to.
     :param decoder: makes messages of lines; :param encoder: makes lines of answers.
     :param trusted: let every connection in without a key (an embedder's own transports).
+    :param limits: how fast each may speak.
     """
 
+    _log = Logger()
     noisy = False
 
     def __init__(
-        self, hub: IHub, decoder: Decoder, encoder: Encoder, trusted: bool = False
+        self,
+        hub: IHub,
+        decoder: Decoder,
+        encoder: Encoder,
+        trusted: bool = False,
+        limits: Limits = DEFAULTS,
     ) -> None:
         self._hub = hub
         self._decoder = decoder
         self._encoder = encoder
         self._trusted = trusted
+        self._limits = limits
+        self._full = False
         self._turn = TurnEnd(hub.clock)
+
+    def room(self) -> int:
+        """How many connections more are served."""
+        return self._hub.room()
+
+    def refusal(self) -> bytes:
+        """What one beyond them is told, with its line feed; the log hears of the first."""
+        if not self._full:
+            self._full = True
+            self._log.warn("no room for another connection: {most}", most=self._limits.connections)
+        return self._encoder.encode(too_many()) + b"\n"
 
     def buildProtocol(self, addr: IAddress | None) -> HubProtocol:
         """One protocol a connection."""
+        self._full = False
         needs_key = not self._trusted and not isinstance(addr, UNIXAddress)
-        protocol = HubProtocol(self._hub, self._decoder, self._encoder, self._turn, needs_key)
+        pace = Pace(self._limits.message_rate, self._limits.byte_rate, self._hub.clock.seconds())
+        protocol = HubProtocol(self._hub, self._decoder, self._encoder, self._turn, needs_key, pace)
         protocol.factory = self
         return protocol

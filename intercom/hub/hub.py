@@ -19,18 +19,27 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from intercom.core import effects as fx
+from intercom.core.limits import too_many
 from intercom.errors import IntercomError, ProtocolError
+from intercom.hub.errands import Errands
+from intercom.hub.publishing import Publisher
+from intercom.hub.retention import Retention
 from intercom.hub.turn import TurnEnd
 from intercom.interfaces import IHub, IPeer, IRegistry, IRouter, ISpool, ISpoolListener
 from intercom.messages import Cursor, Fault, Message
 from intercom.names import RESERVED
-from intercom.records import Appeared, Entry, Refused, Written
+from intercom.records import Entry, Moved, Outcome, Record, Remembered
+from intercom.settings.limits import DEFAULTS, Limits
 from intercom.wire.envelope import identify
 
 #: How often the core is told that time has passed, seconds.
 TICK_S = 1.0
+#: After how many of these it is looked anew who reads without locks of its own.
+GUARD_TICKS = 2
 #: At shutdown: how long receipts under way, then peers, then the spool are waited for.
 RECEIPTS_WITHIN_S, PEERS_WITHIN_S, SPOOL_WITHIN_S = 0.3, 0.7, 0.8
+#: For so many receivers, at most, that hold no locks of their own, the hub holds two each.
+MOST_GUARDED = 1024
 #: Uids that may connect over a Unix socket: ours, and root, which could read our files anyway.
 _ROOT = 0
 
@@ -45,6 +54,8 @@ class Hub:
     :param clock: times and timers, monotonic.
     :param decode: reads a line that was left in the hub's own inbox (an NDJSON
         ``Decoder.decode``); None leaves that inbox alone.
+    :param limits: how many connections there may be, and how long mail is kept.
+    :param guarded: for how many receivers, at most, locks are held.
     :param leave: called with a reason when the hub can no longer keep its promises.
     """
 
@@ -58,6 +69,8 @@ class Hub:
         clock: IReactorTime,
         leave: Callable[[str], None] | None = None,
         decode: Callable[[bytes], Message] | None = None,
+        limits: Limits = DEFAULTS,
+        guarded: int = MOST_GUARDED,
     ) -> None:
         self.clock = clock
         self._core = core
@@ -70,17 +83,28 @@ class Hub:
         self._last = 0
         self._desk: int | None = None
         self._empty_since = clock.seconds()
-        self._publish: tuple[str, ...] | None = None
+        self._most = limits.connections
+        self._guarded = guarded
+        self._publisher = Publisher(registry, self._turn, self._log_error)
+        self._retention = Retention(clock, spool, self._expired, limits)
         self._ticking = LoopingCall(self._tick)
         self._ticking.clock = clock
-        self._performers: dict[type, Callable[[Any], None]] = {
+        self._ticks = 0
+        self._performers = self._each_effect()
+
+    def _each_effect(self) -> dict[type, Callable[[Any], None]]:
+        """Who performs what."""
+        errands = Errands(self._spool, self._core, self._feed)
+        return {
             fx.Push: self._push,
             fx.Answer: self._answer,
             fx.Admit: self._admit,
             fx.PublishPeers: self._publish_peers,
             fx.EnrolSession: self._enrol,
-            fx.ReadInbox: self._read_inbox,
-            fx.CommitPosition: self._commit,
+            fx.ReadInbox: errands.read,
+            fx.CommitPosition: errands.commit,
+            fx.NotePushed: self._note_pushed,
+            fx.MakeRoom: self._make_room,
             fx.Close: self._close,
             fx.Drop: self._drop,
             fx.Note: self._note,
@@ -97,6 +121,7 @@ class Hub:
             self._last += 1
             self._desk = self._last
             self._feed(self._core.open_desk, self._desk)
+        self._retention.start()
 
     def start(self) -> Deferred[None]:
         """Open the spool, publish that nobody is here yet, begin to tick."""
@@ -116,6 +141,7 @@ class Hub:
         await self._until(lambda: not self._peers, PEERS_WITHIN_S)
         for peer in list(self._peers.values()):
             peer.abort()
+        self._retention.stop()
         if self._ticking.running:
             self._ticking.stop()
         for what, closing in (
@@ -144,6 +170,10 @@ class Hub:
 
     # -- IHub
 
+    def room(self) -> int:
+        """See :meth:`IHub.room`."""
+        return self._most - len(self._peers)
+
     def attach(self, peer: IPeer, needs_key: bool = False) -> int:
         """See :meth:`IHub.attach`. Another user's process is turned away."""
         self._last += 1
@@ -156,8 +186,16 @@ class Hub:
             peer.answer(Fault(None, "UNAUTHORIZED", text))
             peer.abort()
             return number
+        if self.room() < 0:
+            peer.answer(too_many())
+            peer.abort()
+            return number
         self._feed(self._core.connected, number, peer.credentials, needs_key)
         return number
+
+    def begun(self, connection: int) -> None:
+        """See :meth:`IHub.begun`."""
+        self._feed(self._core.begun, connection)
 
     def receive(self, connection: int, messages: Iterable[Message | IntercomError]) -> None:
         """See :meth:`IHub.receive`."""
@@ -194,7 +232,7 @@ class Hub:
 
     # -- ISpoolListener
 
-    def written(self, outcomes: Sequence[Written | Refused | Appeared]) -> None:
+    def written(self, outcomes: Sequence[Outcome]) -> None:
         """See :meth:`ISpoolListener.written`."""
         self._feed(self._core.written, outcomes)
 
@@ -213,6 +251,14 @@ class Hub:
         if self._leave is not None:
             self._leave(f"a sync of the inbox files failed: {text}")
 
+    def remembered(self, messages: Sequence[Remembered]) -> None:
+        """See :meth:`ISpoolListener.remembered`."""
+        self._feed(self._core.remembered, messages)
+
+    def moved(self, moves: Sequence[Moved]) -> None:
+        """See :meth:`ISpoolListener.moved`."""
+        self._feed(self._core.moved, moves)
+
     def seen(self, sessions: dict[str, float | None]) -> None:
         """See :meth:`ISpoolListener.seen`."""
         self._feed(self._core.seen, sessions)
@@ -225,6 +271,10 @@ class Hub:
 
     def _tick(self) -> None:
         self._feed(self._core.tick)
+        self._ticks += 1
+        if self._ticks % GUARD_TICKS == 0:
+            receivers = self._core.receivers(self.clock.seconds())[: self._guarded]
+            self._registry.guard(receivers).addErrback(self._log_error, "a reader lock")
 
     def _feed(self, receive: Callable[..., list[fx.Effect]], *args: Any) -> None:
         """Give the core one input and perform what it answers; a bug there ends nothing."""
@@ -289,8 +339,7 @@ class Hub:
         token = None
         try:
             if effect.publish is not None:
-                self._publish = None  # what was to be published soon is in this list
-                await self._registry.publish(effect.publish)
+                await self._publisher.now(effect.publish)
             if effect.token_of is not None:
                 token = await self._registry.token(effect.token_of)
         except (IntercomError, OSError) as error:
@@ -301,14 +350,7 @@ class Hub:
             peer.release()
 
     def _publish_peers(self, effect: fx.PublishPeers) -> None:
-        if self._publish is None:
-            self._turn.call(self._publish_now)
-        self._publish = effect.sessions
-
-    def _publish_now(self) -> None:
-        sessions, self._publish = self._publish, None
-        if sessions is not None:
-            self._registry.publish(sessions).addErrback(self._log_error, "peers.json")
+        self._publisher.soon(effect.sessions)
 
     def _enrol(self, effect: fx.EnrolSession) -> None:
         self._spool.enrol(effect.session).addErrback(self._log_error, "enrolment")
@@ -321,27 +363,14 @@ class Hub:
         else:
             self._log.failure("bug while writing {what}", failure, what=what)
 
-    def _read_inbox(self, effect: fx.ReadInbox) -> None:
-        def unreadable(failure: Failure) -> None:
-            failure.trap(IntercomError, OSError)
-            self._feed(self._core.inbox_unreadable, effect.connection, _typed(failure))
+    def _note_pushed(self, effect: fx.NotePushed) -> None:
+        self._spool.pushed(effect.inbox, effect.generation, effect.start, effect.end)
 
-        reading = self._spool.read(effect.inbox, effect.start, effect.limit)
-        reading.addCallbacks(
-            lambda batch: self._feed(self._core.inbox_read, effect.connection, batch), unreadable
-        )
-        reading.addErrback(lambda failure: self._log.failure("reading an inbox failed", failure))
+    def _make_room(self, effect: fx.MakeRoom) -> None:
+        self._retention.hurry(effect.inbox)
 
-    def _commit(self, effect: fx.CommitPosition) -> None:
-        def refused(failure: Failure) -> None:
-            failure.trap(IntercomError, OSError)
-            self._feed(
-                self._core.commit_refused, effect.connection, _typed(failure), effect.message_id
-            )
-
-        committing = self._spool.commit(effect.inbox, effect.position)
-        committing.addErrback(refused)
-        committing.addErrback(lambda failure: self._log.failure("a commit failed", failure))
+    def _expired(self, inbox: str, records: list[Record]) -> None:
+        self._feed(self._core.expired, inbox, records)
 
     def _close(self, effect: fx.Close) -> None:
         peer = self._peers.get(effect.connection)
@@ -360,10 +389,3 @@ class Hub:
 
     def _note(self, effect: fx.Note) -> None:
         self._log.info("{event}", event=effect.event, **effect.fields)
-
-
-def _typed(failure: Failure) -> IntercomError:
-    """An error with a code, whatever was raised."""
-    if isinstance(failure.value, IntercomError):
-        return failure.value
-    return IntercomError(failure.getErrorMessage(), code="SPOOL_FAILED")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,9 +13,10 @@ from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from intercom.core.limits import Pace
 from intercom.errors import ProtocolError
 from intercom.hub.outflow import Outflow
-from intercom.hub.transports import peer_credentials
+from intercom.hub.transports import notice_absence, peer_credentials
 from intercom.hub.turn import TurnEnd
 from intercom.interfaces import IHub, IPeer
 from intercom.messages import Credentials, Message, Reply, Welcome
@@ -44,7 +46,13 @@ class HubProtocol(LineReceiver):
     MAX_LENGTH = MAX_LINE
 
     def __init__(
-        self, hub: IHub, decoder: Decoder, encoder: Encoder, turn: TurnEnd, needs_key: bool
+        self,
+        hub: IHub,
+        decoder: Decoder,
+        encoder: Encoder,
+        turn: TurnEnd,
+        needs_key: bool,
+        pace: Pace | None = None,
     ) -> None:
         self.credentials = Credentials()
         self._hub = hub
@@ -53,6 +61,10 @@ class HubProtocol(LineReceiver):
         self._turn = turn
         self._needs_key = needs_key
         self._cutter = LineCutter(KEY_LINE_LIMIT if needs_key else MAX_LINE)
+        self._pace = pace
+        self._begun = False
+        self._waiting: deque[bytes | None] = deque()
+        self._resting: IDelayedCall | None = None
         self._holds: set[str] = set()
         self._linger: IDelayedCall | None = None
         self._farewell: IDelayedCall | None = None
@@ -70,6 +82,7 @@ class HubProtocol(LineReceiver):
         transport: Any = self.transport  # of any kind: see _stop_writing
         self._wire = transport
         self.credentials = peer_credentials(transport)
+        notice_absence(transport)
         self._outflow = Outflow(
             transport, self._turn, self._pause, self._hold_answers, self._drained
         )
@@ -89,9 +102,15 @@ class HubProtocol(LineReceiver):
             self._hub.receive(self._number, self._messages(first))
             if self._deaf:
                 return
-        lines = self._cutter.feed(data)
-        if lines:
+        lines, pace = self._cutter.feed(data), self._pace
+        if self._waiting or not (pace is None or pace.take(len(lines), len(data))):
+            self._receive_paced(lines, len(data))
+        elif lines:
             self._hub.receive(self._number, self._messages(lines))
+        if not self._begun:
+            self._begun = True
+            if not lines:
+                self._hub.begun(self._number)
 
     def lineReceived(self, line: bytes) -> None:
         """Hand one line to the hub, as ``dataReceived`` does with many."""
@@ -101,9 +120,10 @@ class HubProtocol(LineReceiver):
         """Everything it said was handled; tell the hub that it is gone."""
         self._lost = True
         self._outflow.stopProducing()
-        for call in (self._linger, self._farewell):
+        for call in (self._linger, self._farewell, self._resting):
             if call is not None and call.active():
                 call.cancel()
+        self._receive_rest()
         self._hub.detach(self._number)
 
     def _messages(self, lines: Sequence[bytes | None]) -> Iterator[Message | ProtocolError]:
@@ -145,6 +165,7 @@ class HubProtocol(LineReceiver):
         if self._lost or self._linger is not None:
             return
         self._linger = self._hub.clock.callLater(LINGER_S, self._abort_now)
+        self._hurry()
         self._farewell = self._hub.clock.callLater(
             ANSWER_S, self._outflow.finish, self._stop_writing
         )
@@ -167,6 +188,63 @@ class HubProtocol(LineReceiver):
         """The time to leave in good order is over."""
         if not self._lost:
             self._wire.abortConnection()
+
+    # -- no faster than its pace
+
+    def _receive_paced(self, lines: Sequence[bytes | None], size: int) -> None:
+        """Hand over as many lines as may be said now; while others wait, nothing is read."""
+        pace, now = self._pace, self._hub.clock.seconds()
+        if self._waiting or pace is None:
+            self._waiting += lines
+            if pace is not None:
+                pace.admit(0, size, now)
+            return
+        admitted = pace.admit(len(lines), size, now)
+        self._waiting.extend(lines[admitted:])
+        if admitted:
+            self._hub.receive(self._number, self._messages(lines[:admitted]))
+        if self._waiting or pace.owes:
+            self._rest_a_while()
+
+    def _rest_a_while(self) -> None:
+        """Read on when all that was said is handed over, and paid for."""
+        if self._lost or self._pace is None or self._resting is not None:
+            return
+        self._set_hold("pace", True)
+        pause = self._pace.pause(len(self._waiting))
+        self._resting = self._hub.clock.callLater(pause, self._go_on)
+
+    def _go_on(self) -> None:
+        """A part of the time is over."""
+        self._resting = None
+        if self._pace is None:
+            self._receive_rest()
+        elif self._waiting:
+            admitted = self._pace.admit(len(self._waiting), 0, self._hub.clock.seconds())
+            lines = [self._waiting.popleft() for _ in range(admitted)]
+            if lines and not self._deaf:
+                self._hub.receive(self._number, self._messages(lines))
+        else:
+            self._pace.admit(0, 0, self._hub.clock.seconds())
+        if self._waiting or (self._pace is not None and self._pace.owes):
+            self._rest_a_while()
+        else:
+            self._set_hold("pace", False)
+
+    def _hurry(self) -> None:
+        """It is to go: what it has said already is handled soon, in order."""
+        self._pace = None
+        if self._resting is not None:
+            self._resting.reset(0)
+        elif self._waiting:
+            self._resting = self._hub.clock.callLater(0, self._go_on)
+
+    def _receive_rest(self) -> None:
+        """Hand over all that waits."""
+        lines = list(self._waiting)
+        self._waiting.clear()
+        if lines and not self._deaf:
+            self._hub.receive(self._number, self._messages(lines))
 
     # -- flow
 

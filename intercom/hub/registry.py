@@ -13,8 +13,10 @@ from zope.interface import implementer
 
 from intercom import __version__
 from intercom.errors import UnsafePlace
+from intercom.hub.guard import Guard
 from intercom.interfaces import IRegistry, IWorker
 from intercom.paths import ChannelPaths, read_private, write_atomic
+from intercom.records import Receiver
 
 
 @implementer(IRegistry)
@@ -41,12 +43,19 @@ class FileRegistry:
         self._now = now
         self._started = now()
         self._withdrawn = False
+        self._guard = Guard(paths)
 
     def publish(self, sessions: Sequence[str]) -> Deferred[None]:
         """See :meth:`IRegistry.publish`."""
         if self._withdrawn:
             return succeed(None)
         return self._worker.do(self._write, list(sessions), self._now())
+
+    def guard(self, receivers: Sequence[Receiver]) -> Deferred[None]:
+        """See :meth:`IRegistry.guard`."""
+        if self._withdrawn:
+            return succeed(None)
+        return self._worker.do(self._guard.keep, list(receivers), self._now())
 
     def token(self, session: str) -> Deferred[str | None]:
         """See :meth:`IRegistry.token`; an unsafe file is logged."""
@@ -60,6 +69,7 @@ class FileRegistry:
         return self._worker.do(self._remove_own)
 
     def _write(self, sessions: list[str], now: float) -> None:
+        self._guard.only(sessions)  # at once: whoever polls now finds the turn free
         text = {
             "channel": self._paths.name,
             "hub_pid": self._pid,
@@ -81,6 +91,7 @@ class FileRegistry:
             return None
 
     def _remove_own(self) -> None:
+        self._guard.close()
         try:
             found = json.loads(read_private(self._paths.peers) or b"null")
         except (UnsafePlace, ValueError):
@@ -99,11 +110,13 @@ class MemoryRegistry:
     """A channel's registry in memory.
 
     :ivar sessions: what is published now, None for nothing.
+    :ivar guarded: for whom reader locks would be held.
     :ivar tokens: the secret of each session that has one; fill it as you like.
     """
 
     def __init__(self) -> None:
         self.sessions: tuple[str, ...] | None = None
+        self.guarded: tuple[Receiver, ...] = ()
         self.tokens: dict[str, str] = {}
         self._withdrawn = False
 
@@ -111,6 +124,13 @@ class MemoryRegistry:
         """See :meth:`IRegistry.publish`."""
         if not self._withdrawn:
             self.sessions = tuple(sessions)
+            self.guarded = tuple(one for one in self.guarded if one.session in self.sessions)
+        return succeed(None)
+
+    def guard(self, receivers: Sequence[Receiver]) -> Deferred[None]:
+        """See :meth:`IRegistry.guard`."""
+        if not self._withdrawn:
+            self.guarded = tuple(receivers)
         return succeed(None)
 
     def token(self, session: str) -> Deferred[str | None]:
@@ -119,6 +139,6 @@ class MemoryRegistry:
 
     def withdraw(self) -> Deferred[None]:
         """See :meth:`IRegistry.withdraw`."""
-        self.sessions = None
+        self.sessions, self.guarded = None, ()
         self._withdrawn = True
         return succeed(None)

@@ -18,8 +18,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError, maybeDeferred
@@ -35,22 +35,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from intercom import __version__
-from intercom.core.hub import HubCore
 from intercom.election.flock import FlockElection
 from intercom.errors import AlreadyLed, CannotCreate, IntercomError, SpoolError
-from intercom.hub.factory import HubFactory
-from intercom.hub.hub import Hub
 from intercom.hub.log import ChannelLog
-from intercom.hub.registry import FileRegistry
+from intercom.hub.parts import HubParts as HubParts
+from intercom.hub.parts import assemble
 from intercom.hub.transports import ChannelPort, channel_key, extra_endpoints
-from intercom.interfaces import IWorker
 from intercom.settings.files import ChannelFile
 from intercom.settings.hub import HubSettings, not_applied
-from intercom.spool.threaded import ThreadedSpool
-from intercom.spool.worker import ThreadWorker
-from intercom.wire.envelope import digest, format_id, format_timestamp, identify
-from intercom.wire.ndjson import Decoder, Encoder
-from intercom.wire.notices import NoticeWriter
 
 #: How often a hub looks whether its lock and its socket file are still its own.
 CHECK_S = 1.0
@@ -59,64 +51,6 @@ STOP_WITHIN_S = 1.9
 
 #: Called when the hub is over, or could not start (then with the reason): ends the program.
 Leave = Callable[[BaseException | None], None]
-
-
-class HubParts(NamedTuple):
-    """What a running hub is made of.
-
-    :ivar hub: has ``start``, ``shut_down`` and ``idle_for`` of :class:`Hub`.
-    :ivar factory: makes its protocols.
-    :ivar worker: does the registry's file work; ended after the hub.
-    """
-
-    hub: Hub
-    factory: IProtocolFactory
-    worker: IWorker
-
-
-def assemble(
-    reactor: Any, settings: HubSettings, key: str | None, leave: Callable[[str], None]
-) -> HubParts:
-    """Put the real parts of a hub together; touches nothing but memory.
-
-    :param key: what connections from elsewhere must show, None to let none in.
-    :param leave: called with a reason when the hub can no longer keep its promises.
-    """
-    paths = settings.paths
-    new_id = _drawn_ids().__next__
-
-    def timestamp() -> str:
-        return format_timestamp(time.time())
-
-    worker = ThreadWorker(reactor, "intercom-registry")
-    decoder = Decoder(paths.name, new_id, timestamp)
-    notice = NoticeWriter(paths.name, new_id, timestamp)
-    hub = Hub(
-        HubCore(settings.durability, digest, identify, notice, key),
-        ThreadedSpool(reactor, paths),
-        FileRegistry(worker, paths, os.getpid(), time.time),
-        reactor,
-        leave,
-        lambda line: decoder.decode(line, None),
-    )
-    who = {
-        "pid": os.getpid(),
-        "version": __version__,
-        "started": time.time(),
-        "durability": settings.durability,
-        "idle_exit": settings.idle_exit,
-        "listen": settings.listen,
-    }
-    factory = HubFactory(hub, decoder, Encoder(paths.name, new_id, timestamp, who))
-    return HubParts(hub, factory, worker)
-
-
-def _drawn_ids() -> Iterator[str]:
-    """Ids without end. The kernel is asked for many at once: every receipt takes one."""
-    while True:
-        drawn = os.urandom(512 * 6)
-        for at in range(0, len(drawn), 6):
-            yield format_id(drawn[at : at + 6])
 
 
 def to_stderr(text: str) -> None:

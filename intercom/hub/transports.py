@@ -33,9 +33,10 @@ from intercom.hub.patience import listen_unix
 from intercom.messages import Credentials
 from intercom.paths import ChannelPaths, read_private, write_atomic
 
-#: Connections that the kernel keeps for us during one turn of the reactor: a storm of a
-#: thousand clients is welcome, and Twisted's default of 50 would turn most of it away.
-BACKLOG = 1024
+#: Connections that the kernel keeps for us during one turn of the reactor, as far as it lets
+#: us: a storm of two thousand clients is welcome, and Twisted's default of 50 would turn most
+#: of it away.
+BACKLOG = 4096
 SOCKET_MODE = 0o700
 
 #: Longest key; a first line that holds it has to stay under 4 KiB.
@@ -254,6 +255,24 @@ def peer_credentials(transport: Any) -> Credentials:
     except (OSError, struct.error):
         return Credentials()
     return Credentials(uid=uid, pid=pid or None)
+
+
+def notice_absence(transport: Any) -> None:
+    """Have the kernel find out that a TCP peer is gone without a word; others tell themselves.
+
+    It asks after half a minute of silence, and gives up after a minute and a half, as the
+    hub does with those who promised to answer.
+    """
+    handle: Any = getattr(transport, "getHandle", lambda: None)()
+    if getattr(handle, "family", None) not in (socket.AF_INET, socket.AF_INET6):
+        return
+    wanted = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 90_000}
+    with contextlib.suppress(OSError):
+        handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in wanted.items():
+            option = getattr(socket, name, None)  # not every system has all of them
+            if option is not None:
+                handle.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def extra_endpoints(reactor: Any, strings: Iterable[str]) -> list[IStreamServerEndpoint]:

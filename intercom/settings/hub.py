@@ -12,8 +12,9 @@ from intercom.paths import ChannelPaths
 from intercom.private import Warn, silent
 from intercom.records import LEVELS
 from intercom.settings.files import ChannelFile
+from intercom.settings.limits import DEFAULTS, Limits
 from intercom.settings.lookup import DEFAULT, Settings
-from intercom.settings.table import NEVER
+from intercom.settings.table import LIMITS, NEVER, NONE
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class HubSettings:
         (``tcp:7654:interface=127.0.0.1``).
     :ivar kept: members for the channel's ``channel.json``, written once this hub leads,
         so that its successors are like it.
+    :ivar limits: how much of everything it allows.
 
     :raise BadConfig: an unknown level, or a time that is none.
     """
@@ -40,6 +42,7 @@ class HubSettings:
     idle_exit: float | None = None
     listen: tuple[str, ...] = ()
     kept: Mapping[str, Any] = field(default_factory=dict)
+    limits: Limits = DEFAULTS
 
     def __post_init__(self) -> None:
         if self.durability not in LEVELS:
@@ -113,4 +116,15 @@ def hub_settings(
         idle_exit=None if stays else idle.value,
         listen=tuple(settings.value("listen")),
         kept={key: value for key, value in options.items() if value is not None},
+        limits=_limits(settings),
     )
+
+
+def _limits(settings: Settings) -> Limits:
+    """The bounds that hold; a size that is ``none`` and a time that is ``never`` have none."""
+    found = {row.key: settings.value(row.key) for row in LIMITS}
+    never = {"register_within", "line_within"}  # of these a number is wanted all the same
+    for key, value in found.items():
+        if value in (NEVER, NONE):
+            found[key] = float("inf") if key in never else None
+    return Limits(**found)

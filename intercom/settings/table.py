@@ -14,14 +14,22 @@ from typing import Any, NamedTuple
 
 from intercom.errors import BadConfig
 from intercom.records import LEVELS
+from intercom.settings.limits import DEFAULTS, GIB, KIB, MIB
 
-#: Said of a time that never comes.
+#: Said of a time that never comes, and of a size that has no bound.
 NEVER = "never"
+NONE = "none"
 #: The highest port, and the kinds of endpoints that have one as their first part.
 MAX_PORT = 65535
+#: So many descriptors are the most that a hub ever uses.
+MAX_CONNECTIONS = 65_536
 _WITH_PORT = frozenset({"tcp", "tcp6", "ssl"})
 _YES = frozenset({"1", "yes", "true", "on"})
 _NO = frozenset({"0", "no", "false", "off"})
+_SIZE = re.compile(r"([0-9]{1,18})\s*([kmg]?)(i?b)?", re.IGNORECASE)
+_UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
+#: A number beyond this is a slip; no file or table gets there.
+_LARGEST = 1 << 53
 
 
 class Kind(NamedTuple):
@@ -148,6 +156,55 @@ def _endpoints(value: object) -> list[str]:
     return [_endpoint(one) for one in value]
 
 
+def _bytes(text: str) -> int:
+    """A number of bytes: ``4096``, ``64KiB``, ``64 MB``, ``1g``; units count in 1,024s."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError
+    return value
+
+
+def _digits(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise ValueError
+    return int(text)
+
+
+def _size(least: int, *, unbounded: bool = False) -> Kind:
+    """A number of bytes, which may stand in a file as a person writes it; or none."""
+
+    def read(value: object) -> int | str:
+        if unbounded and value == NONE:
+            return NONE
+        number = _bytes(value) if isinstance(value, str) else _whole(value)
+        if not least <= number <= _LARGEST:
+            raise ValueError
+        return number
+
+    lowest = f" of at least {least >> 10} KiB" if least else ""
+    instead = f", or {NONE}" if unbounded else "" if least else ", or 0 for none"
+    return Kind(read, read, f"a size{lowest} (in bytes, or as 64MiB){instead}")
+
+
+def _count(least: int, most: int = _LARGEST) -> Kind:
+    """A whole number between two bounds."""
+
+    def within(number: int) -> int:
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    highest = f" of at most {most}" if most < _LARGEST else ""
+    wanted = f"a whole number{highest}" + (" above 0" if least else ", or 0 for none")
+    return Kind(lambda text: within(_digits(text)), lambda value: within(_whole(value)), wanted)
+
+
 def _choice(*names: str) -> Kind:
     """One of these words."""
 
@@ -168,6 +225,41 @@ ENDPOINTS = Kind(
     _endpoints,
     f"Twisted endpoints, such as tcp:7654:interface=127.0.0.1, with ports of 0 to {MAX_PORT}",
     several=True,
+)
+
+
+def _limit(key: str, kind: Kind, help_text: str) -> Setting:
+    """The row of one of :class:`intercom.settings.limits.Limits`."""
+    default = getattr(DEFAULTS, key)
+    if default is None:
+        default = NEVER if kind is SECONDS else NONE
+    elif isinstance(default, float) and default.is_integer():
+        default = int(default)
+    variables = (f"INTERCOM_{key.upper()}",)
+    return Setting(key, kind, default, variables, channel=True, user=True, help=help_text)
+
+
+_SIZE_OR_NONE = _size(4 * KIB, unbounded=True)
+
+#: The bounds of a hub, each a member of ``Limits``.
+LIMITS = (
+    _limit("inbox_size", _SIZE_OR_NONE, "bytes of unread messages that an inbox takes"),
+    _limit("channel_size", _SIZE_OR_NONE, "bytes of all inboxes of the channel together"),
+    _limit("free_space", _size(0), "bytes that are left free, or a tenth of the file system"),
+    _limit("free_inodes", _count(0), "inodes that are left free, or a tenth of them"),
+    _limit("session_limit", _count(1), "sessions that a channel knows"),
+    _limit("retention_age", SECONDS, "seconds for which a message is kept unread"),
+    _limit("retention_size", _SIZE_OR_NONE, "bytes of unread messages that are kept of an inbox"),
+    _limit("message_rate", _count(1), "lines a second that a connection may say; more wait"),
+    _limit("byte_rate", _size(64 * KIB), "bytes a second that a connection may say; more wait"),
+    _limit(
+        "connections",
+        _count(1, MAX_CONNECTIONS),
+        "connections at the same time, as far as the system allows",
+    ),
+    _limit("unregistered", _count(1), "connections that have not said who they are"),
+    _limit("register_within", SECONDS, "seconds for a connection to say something"),
+    _limit("line_within", SECONDS, "seconds for a connection to end its first line"),
 )
 
 _ROWS = (
@@ -252,6 +344,7 @@ _ROWS = (
         user=False,
         help="further places where the hub listens: Twisted endpoints",
     ),
+    *LIMITS,
 )
 
 #: Every setting, by its key.

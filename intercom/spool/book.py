@@ -2,21 +2,24 @@
 
 All of it happens under the inbox's lock: looking under either lock, writing under the
 exclusive one. A crash between any two writes leaves a state that :meth:`Book.look`
-reads rightly and :meth:`Book.settle` finishes.
+reads rightly, or calls unfinished, and that :meth:`Book.settle` finishes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from intercom.names import file_name
 from intercom.paths import ChannelPaths
 from intercom.records import Position
+from intercom.spool.aside import Aside, Range
 from intercom.spool.calls import FileCalls
 from intercom.spool.format import (
     HEAD,
     Damaged,
+    Keep,
     Mark,
     Meta,
     Stored,
@@ -26,7 +29,9 @@ from intercom.spool.format import (
     parse_meta,
     parse_offset,
 )
-from intercom.spool.positions import Resolution, resolve
+from intercom.spool.known import stamp_of
+from intercom.spool.locking import Busy
+from intercom.spool.positions import Resolution, raise_generation, resolve, was_emptied
 
 #: An original program that wrote an offset may still be reading for this long, in seconds.
 FOREIGN_READER = 600.0
@@ -36,11 +41,16 @@ _T = TypeVar("_T")
 
 
 class View(NamedTuple):
-    """What one look at an inbox's small files found."""
+    """What one look at an inbox's small files found.
+
+    :ivar unfinished: a part of the inbox lies aside; what is in it counts only when
+        :meth:`Book.settle` has been called under the exclusive lock.
+    """
 
     truth: Resolution
     stored: Stored | Damaged | None
     meta: Meta | Damaged | None
+    unfinished: bool = False
 
 
 class Book:
@@ -59,6 +69,7 @@ class Book:
         self.session = session
         self._offset_path = paths.offset(session)
         self._meta_path = paths.meta(session)
+        self._aside = Aside(paths.file(f".keep_{file_name(session)}"), calls)
         self._calls = calls
         self._clock = clock
 
@@ -74,20 +85,44 @@ class Book:
             return 0 if fd is None else last_boundary(self._calls, fd, offset)
 
         def head(length: int) -> str:
-            length = min(length, HEAD)
-            return head_of(b"" if fd is None else self._calls.pread(fd, length, 0))
+            return self._head(fd, length)
 
-        return View(resolve(stored, meta, size, boundary, head), stored, meta)
+        if isinstance(meta, Meta):
+            unfinished = meta.mark is not None and meta.mark.keep is not None
+        else:
+            unfinished = self._aside.exists()
+        return View(resolve(stored, meta, size, boundary, head), stored, meta, unfinished)
+
+    def noted_generation(self) -> int:
+        """The generation that the small files name, whatever the inbox's size seems to say.
+
+        For use after a power cut, when an offset past the end says what was lost.
+        """
+        told = [1]
+        for known in (
+            self._parsed(self._meta_path, parse_meta),
+            self._parsed(self._offset_path, parse_offset),
+        ):
+            if isinstance(known, Meta | Stored) and known.generation is not None:
+                told.append(known.generation)
+        return max(told)
 
     def settle(self, fd: int, size: int, at_least: int = 1, view: View | None = None) -> Position:
         """Under the exclusive lock: finish or undo what a crash left, write raised generations.
 
         :param at_least: raise the generation to this if it is lower (the caller knows of a
             reset that the small files do not show).
+        :param fd: open for reading and appending.
         :param view: what a look under this same lock has found.
         :return: the true stored position.
+        :raise Busy: the inbox was unfinished and is in order now; its size is another.
         """
-        truth, stored, meta = view or self.look(fd, size)
+        view = view or self.look(fd, size)
+        if view.unfinished:
+            self._finish(fd, size, view)
+            raise Busy
+        self._aside.remove()  # left by somebody who died before the first byte was cut
+        truth, stored, meta, _ = view
         position = truth.position
         reset = truth.raised or position.generation < at_least
         if position.generation < at_least:
@@ -96,8 +131,95 @@ class Book:
         if reset or marked or isinstance(meta, Damaged):
             self.put_meta(position.generation, durable=reset or marked)
         if reset or (truth.emptied and _generation(stored) != position.generation):
-            self.put_offset(position)
+            self.put_offset(position, self.foreign_at(stored))
         return position
+
+    def cut(self, fd: int, size: int, generation: int, stays: Sequence[Range]) -> None:
+        """Leave of an inbox nothing but some ranges, in place, all of it unread, crash-safe.
+
+        It is in the next generation then. The offset file must name a generation, for what
+        an original program wrote would count in the next one as well.
+
+        :param fd: open for reading and appending, settled under the exclusive lock.
+        :param stays: whole lines (and an unfinished last one), in file order.
+        """
+        mark = Mark(raise_generation(generation), size, self._head(fd, size))
+        try:
+            if stays:
+                self._calls.sync(fd)  # or after a power cut it might seem to have been cut
+                mark = mark._replace(keep=self._aside.put(fd, stays))
+            self.put_meta(generation, mark, durable=True)
+        except OSError:
+            self._aside.remove()
+            raise
+        self._calls.ftruncate(fd, 0)
+        if mark.keep is not None:
+            self._refill(fd, mark, mark.keep)
+        else:
+            self.put_meta(mark.to, durable=True)
+            self.put_offset(Position(mark.to, 0))
+
+    def _refill(self, fd: int, mark: Mark, keep: Keep) -> None:
+        """Bring back what lies aside into the empty inbox, and close the books."""
+        self._aside.pour(fd, keep)
+        self._close(mark)
+
+    def _close(self, mark: Mark) -> None:
+        # The position first: an original program's would count in the new generation.
+        self.put_offset(Position(mark.to, 0))
+        self.put_meta(mark.to, durable=True)
+        self._aside.remove()
+
+    def _finish(self, fd: int, size: int, view: View) -> None:
+        """Undo a cut that had not begun, or finish it; what others appended since stays, last."""
+        generation, mark, keep = self._unfinished(fd, size, view)
+        if mark is None or keep is None:  # the inbox holds all that lies aside
+            self.put_meta(generation, durable=True)
+            self._aside.remove()
+            return
+        intact = not was_emptied(mark, size, lambda length: self._head(fd, length))
+        start = mark.size if intact else self._aside.added(fd, size, keep)
+        if start < size and (intact or start < keep.size):
+            # Others have appended: that lies aside, too, before the inbox is emptied (again).
+            keep = self._aside.extend(keep, fd, start, size)
+            mark = Mark(mark.to, size, self._head(fd, size), keep, forward=True)
+            self.put_meta(generation, mark, durable=True)
+            start = 0
+        if intact or start < keep.size:
+            self._calls.ftruncate(fd, 0)
+            self._refill(fd, mark, keep)
+        else:
+            self._calls.sync(fd)
+            self._close(mark)
+
+    def _unfinished(self, fd: int, size: int, view: View) -> tuple[int, Mark | None, Keep | None]:
+        """What is to be finished: the generation before, and the mark, with what lies aside.
+
+        Where the mark or what it describes is damaged, nothing that exists anywhere is lost.
+        """
+        generation, keep = view.truth.position.generation, self._aside.measure()
+        mark = None
+        if isinstance(view.meta, Meta):
+            generation, mark = view.meta.generation, view.meta.mark
+            assert mark is not None
+            assert mark.keep is not None
+            emptied = was_emptied(mark, size, lambda length: self._head(fd, length))
+            whole = self._aside.holds(mark.keep)
+            if not emptied and not mark.forward:
+                return generation, None, None
+            if whole:
+                return generation, mark, mark.keep
+        elif not self._aside.lacking(fd, size):
+            return generation, None, None
+        # Never taken for intact: what is in the inbox is a part, as far as can be known.
+        to = raise_generation(generation) if mark is None else mark.to
+        mark = Mark(to, size + 1, "", keep, forward=True)
+        self.put_meta(generation, mark, durable=True)
+        return generation, mark, keep
+
+    def _head(self, fd: int | None, length: int) -> str:
+        beginning = b"" if fd is None else self._calls.pread(fd, min(length, HEAD), 0)
+        return head_of(beginning)
 
     def enrol(self, generation: int) -> None:
         """Make the meta file that shows the session to be known, if there is none."""
@@ -139,8 +261,7 @@ class Book:
 
     def stamp(self) -> tuple[int, int] | None:
         """What changes whenever the meta file is replaced; None while there is none."""
-        found = self._calls.stat(self._meta_path)
-        return None if found is None else (found.st_ino, found.st_mtime_ns)
+        return stamp_of(self._calls, self._meta_path)
 
     def _parsed(self, path: str, parse: Callable[[bytes], _T]) -> _T | Damaged | None:
         data = self._calls.small(path)

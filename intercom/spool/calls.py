@@ -58,6 +58,15 @@ class FileCalls:
         """Append; may be short."""
         return os.write(fd, data)
 
+    def pwrite(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        """Write at a place of a file that was not opened for appending; may be short."""
+        return os.pwrite(fd, data, offset)
+
+    def allocate(self, fd: int, length: int) -> None:
+        """Have room for so many bytes, so that writing there changes no metadata."""
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, length)
+
     def ftruncate(self, fd: int, length: int) -> None:
         """Cut a file."""
         os.ftruncate(fd, length)
@@ -80,6 +89,10 @@ class FileCalls:
     def small(self, path: str) -> bytes | None:
         """A small file's content, None if there is none; see ``paths.read_private``."""
         return read_private(path)
+
+    def space(self, path: str) -> os.statvfs_result:
+        """What the file system of a path has left."""
+        return os.statvfs(path)
 
     def open_directory(self, path: str) -> int:
         """Open a directory, to be synced."""

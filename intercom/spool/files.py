@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from intercom.errors import InboxLocked, StalePosition
 from intercom.paths import ChannelPaths
-from intercom.records import Batch, Position
+from intercom.records import Batch, Position, Record
 from intercom.spool.calls import FileCalls
-from intercom.spool.inboxfile import Busy, InboxFile, Unsettled
+from intercom.spool.inboxfile import Busy, Commit, InboxFile, Unsettled
 from intercom.wire.envelope import MAX_LINE
 
 #: How often an unreadable offset file is looked at again, and after how many seconds: the
@@ -36,6 +36,7 @@ class Inbox:
     :param session: whose inbox it is.
     :param calls: the door to the file system; for tests.
     :param sleep: waits so many seconds; for tests.
+    :param fence: asked under the lock before every commit; raises if we may not (any more).
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class Inbox:
         *,
         calls: FileCalls | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        fence: Callable[[], None] | None = None,
     ) -> None:
         self._file = InboxFile(paths, session, calls)
+        self._fence = fence
         self._session = session
         self._sleep = sleep
 
@@ -64,19 +67,31 @@ class Inbox:
         """
         return self._persist(2.0, lambda patient: self._file.read(start, limit, patient))
 
-    def commit(self, position: Position, *, timeout: float = 2.0) -> Position:
+    def commit(self, position: Position, *, state: str = "read", timeout: float = 2.0) -> Position:
         """Move the stored position forward and tell what is stored now.
 
         Monotonic: a position behind the stored one changes nothing. Survives the death of
         any process; after a power cut messages may be seen again.
 
+        :param state: ``read``, or ``skipped`` for what is passed without being shown.
         :param timeout: seconds to wait for the lock.
         :raise StalePosition: another generation, no record boundary, or past the end.
         """
-        results, _ = self._persist(timeout, lambda patient: self._file.commit([position], patient))
-        if isinstance(results[0], StalePosition):
-            raise results[0]
-        return results[0]
+        wanted = [Commit(position, state)]
+        done = self._persist(
+            timeout, lambda patient: self._file.commit(wanted, patient, self._fence)
+        )
+        if isinstance(done.results[0], StalePosition):
+            raise done.results[0]
+        return done.results[0]
+
+    def shown(self, position: Position) -> Position:
+        """Note that the messages before ``position`` were shown; nothing moves.
+
+        :return: the stored position.
+        :raise StalePosition: another generation, no record boundary, or past the end.
+        """
+        return self.commit(position, state="shown")
 
     def append(
         self,
@@ -112,10 +127,12 @@ class Inbox:
     def skip_to_end(self) -> tuple[int, Position]:
         """Move the stored position behind the last complete line, whatever came meanwhile.
 
+        What is passed counts as skipped, never as read.
+
         :return: how many messages were passed over, and the position.
         """
         count, end = self._count()
-        return count, self.commit(end)
+        return count, self.commit(end, state="skipped")
 
     def unread(self) -> int:
         """How many messages lie behind the stored position."""
@@ -126,11 +143,24 @@ class Inbox:
         self._persist(2.0, lambda _patient: self._file.enrol())
 
     def compact(self) -> bool:
-        """Empty an inbox that is read to its end, raising its generation; True if done.
+        """Take out of the inbox what is read, raising its generation; True if done.
 
-        Refused (False) while an original program, which knows no generations, may be reading.
+        What is unread stays, and begins the new generation. Refused (False) where nothing is
+        read, or an original program, which knows no generations, may be reading.
         """
         return self._persist(2.0, lambda _patient: self._file.compact())
+
+    def expire(self, keep_bytes: int | None, older_than: float | None = None) -> list[Record]:
+        """Drop the oldest messages, so that the inbox keeps at most so many bytes.
+
+        Unread ones are listed as dead letters (``expired``) first, synced. What is read goes,
+        too, when anything does. Nothing is done while an original program, which knows no
+        generations, may be reading.
+
+        :param older_than: drop also what was sent more than so many seconds ago.
+        :return: the unread messages that were dropped: their senders may want to know.
+        """
+        return self._persist(2.0, lambda _patient: self._file.expire(keep_bytes, older_than))
 
     def close(self) -> None:
         """Nothing is kept open between calls; for symmetry. Idempotent."""

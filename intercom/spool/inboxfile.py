@@ -13,14 +13,21 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from intercom.errors import SpoolError, StalePosition
 from intercom.paths import ChannelPaths
-from intercom.records import Batch, Position
+from intercom.records import Batch, Moved, Position, Record
 from intercom.spool.book import Book, View, last_boundary
 from intercom.spool.calls import FileCalls, write_all
-from intercom.spool.format import HEAD, Cutter, Damaged, Mark, Stored, head_of
-from intercom.spool.positions import advance, place, raise_generation
+from intercom.spool.deadletters import DeadLetters
+from intercom.spool.format import Cutter, Damaged, Stored
+from intercom.spool.locking import Busy as Busy
+from intercom.spool.locking import open_locked as open_locked
+from intercom.spool.positions import advance, place
+from intercom.spool.repeats import LOOK_BACK, leave_out
+from intercom.spool.shrinking import Shrinking
+from intercom.spool.trail import STATES, Trail
 from intercom.wire.envelope import identify
 
 #: Bytes read in one piece.
@@ -30,10 +37,6 @@ CHUNK = 1 << 20
 RENEW_AFTER = 10.0
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class Busy(Exception):
-    """Another holds the inbox's lock at this moment."""
 
 
 class Unsettled(Exception):
@@ -46,6 +49,29 @@ def failure(path: str, error: OSError) -> SpoolError:
     remedy = "free some space: df -h" if error.errno in _FULL else ""
     reason = error.strerror or str(error)
     return SpoolError(f"{os.path.basename(path)}: {reason}", code=code, remedy=remedy)
+
+
+class Commit(NamedTuple):
+    """A position to commit: up to there messages are ``read``, ``skipped`` or ``shown``."""
+
+    position: Position
+    state: str = "read"
+
+
+class Committed(NamedTuple):
+    """What became of commits.
+
+    :ivar results: for each what is stored now or why it is refused.
+    :ivar moved: what this brought about, behind what others had and the trail's follower
+        (see :class:`Trail`) does not know yet.
+    :ivar stored: the stored position.
+    :ivar size: the inbox's size in bytes.
+    """
+
+    results: list[Position | StalePosition]
+    moved: list[Moved]
+    stored: Position
+    size: int
 
 
 class InboxFile:
@@ -62,10 +88,15 @@ class InboxFile:
         session: str,
         calls: FileCalls | None = None,
         clock: Callable[[], float] = time.time,
+        trail: Trail | None = None,
     ) -> None:
         self.path = paths.inbox(session)
+        self._session = session
         self._calls = calls or FileCalls()
+        self._clock = clock
         self._book = Book(paths, session, self._calls, clock)
+        self._trail = trail or Trail(paths, session, self._calls)
+        self._dead = DeadLetters(paths, self._calls, clock)
 
     def size(self) -> int:
         """The file's size in bytes, 0 if there is none."""
@@ -77,49 +108,98 @@ class InboxFile:
 
         :param start: where to begin, None for the stored position.
         """
-        with self._locked(os.O_RDONLY, exclusive=False) as fd:
-            size = 0 if fd is None else self._calls.fstat(fd).st_size
-            view = self._view(fd, size, patient and start is None)
+        with self._looked(patient and start is None) as (fd, size, view):
             begin = view.truth.position
             if start is not None:
+                start = self._trail.follow(start, begin.generation)
                 begin = place(start, begin.generation, size, lambda at: self._boundary(fd, at))
-            pieces = self._pieces(fd, begin.offset, size, max(limit, 1))
+            data = b"".join(self._pieces(fd, begin.offset, size, max(limit, 1)))
+            before = b"" if not data else self._before(fd, begin.offset)
         cutter = Cutter(begin.offset)
-        for piece in pieces:
-            cutter.feed(piece)
+        cutter.feed(data)
+        records, repeated = leave_out(before, cutter.records)
         return Batch(
             start=begin,
-            records=cutter.records,
+            records=records,
             next=Position(begin.generation, cutter.next),
             at_end=cutter.next + cutter.pending >= size,
             damaged=cutter.damaged,
             warning=view.truth.warning if start is None else "",
+            repeated=repeated,
         )
 
     def commit(
-        self, positions: Sequence[Position], patient: bool = False
-    ) -> tuple[list[Position | StalePosition], bool]:
-        """Move the stored position to the furthest of ``positions``; all are judged alike.
+        self,
+        wanted: Sequence[Commit],
+        patient: bool = False,
+        fence: Callable[[], None] | None = None,
+    ) -> Committed:
+        """Move the stored position to the furthest that is wanted; all are judged alike.
 
-        :return: for each what is stored now or why it is refused, and whether the whole
-            inbox is read.
+        What was thereby read or skipped, and what was shown, goes on the session's trail
+        afterwards; commits that follow each other in one state are one event.
+
+        :param fence: called under the lock; if it raises, nothing is committed.
         """
-        with self._locked(os.O_RDONLY | os.O_CREAT, exclusive=True) as fd:
-            assert fd is not None
-            size = self._calls.fstat(fd).st_size
+        for one in wanted:
+            if one.state not in STATES:
+                raise ValueError(f"no message is ever {one.state!r} by a commit")
+        moving = any(one.state != "shown" for one in wanted)
+        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if moving else 0)
+        with self._locked(flags, exclusive=True) as fd:
+            if fence is not None:
+                fence()
+            size = 0 if fd is None else self._calls.fstat(fd).st_size
             view = self._view(fd, size, patient)
-            stored = before = self._book.settle(fd, size, view=view)
-            results: list[Position | StalePosition] = []
-            for wanted in positions:
-                try:
-                    stored = advance(stored, wanted, size, lambda at: self._boundary(fd, at))
-                    results.append(stored)
-                except StalePosition as stale:
-                    results.append(stale)
-            accepted = any(isinstance(result, Position) for result in results)
+            before = view.truth.position if fd is None else self._book.settle(fd, size, view=view)
+            done = self._judge(fd, size, before, wanted)
+            stored = done.stored
+            accepted = moving and any(isinstance(one, Position) for one in done.results)
             if stored != before or (accepted and self._worth_renewing(view, stored)):
                 self._book.put_offset(stored, self._book.foreign_at(view.stored))
-        return results, stored.offset == size
+            return done._replace(moved=self._trail.append(done.moved))
+
+    def _judge(
+        self, fd: int | None, size: int, stored: Position, wanted: Sequence[Commit]
+    ) -> Committed:
+        """What becomes of commits; nothing is written."""
+        results: list[Position | StalePosition] = []
+        moved: list[Moved] = []
+        shown = -1
+        for position, state in wanted:
+            # A compaction is no affair of who reads: what was told before it is understood.
+            now = self._trail.follow(position, stored.generation)
+            try:
+                reached = advance(stored, now, size, lambda at: self._boundary(fd, at))
+            except StalePosition as stale:
+                results.append(stale)
+                continue
+            start = stored.offset
+            if state == "shown":
+                shown = self._trail.shown(stored.generation) if shown < 0 else shown
+                start = max(start, min(shown, size))
+                shown = max(shown, reached.offset)
+            else:
+                stored = reached
+            results.append(stored)
+            self._add(moved, state, Position(stored.generation, start), reached.offset)
+        return Committed(results, moved, stored, size)
+
+    def _add(self, moved: list[Moved], state: str, start: Position, end: int) -> None:
+        """Note that bytes have reached a state, as one event with what came right before."""
+        last = moved[-1] if moved else None
+        if start.offset >= end:
+            return
+        if last is not None and (last.state, last.end) == (state, start.offset):
+            moved[-1] = last._replace(end=end)
+        else:
+            now = self._clock()
+            moved.append(Moved(self._session, state, start.generation, start.offset, end, now))
+
+    def settle(self) -> None:
+        """Put in order what a crash left half done; nothing is written where that is nothing."""
+        with self._looked():
+            pass
 
     def append(self, line: bytes, sender: str, message_id: str, after: int) -> bool:
         """Append a line, synced, unless (sender, id) already stands at or behind byte ``after``.
@@ -146,8 +226,8 @@ class InboxFile:
                 raise
             try:
                 self._calls.sync(fd)
-                if size == 0:
-                    self._calls.sync_names(os.path.dirname(self.path))
+                # Whoever made the file may not have brought its name to the disk yet.
+                self._calls.sync_names(os.path.dirname(self.path))
             except OSError as error:
                 raise SpoolError(
                     f"the message is written but may not survive a power cut: {error.strerror}"
@@ -156,44 +236,46 @@ class InboxFile:
 
     def find(self, sender: str, message_id: str, after: int) -> bytes | None:
         """The line of a message that stands at or behind byte ``after``, None if none does."""
-        with self._locked(os.O_RDONLY, exclusive=False) as fd:
+        with self._looked() as (fd, size, _view):
             if fd is None:
                 return None
-            size = self._calls.fstat(fd).st_size
             return self._find(fd, self._since(fd, after, size), size, sender, message_id)
 
     def enrol(self) -> None:
         """Make the session known: its (empty) inbox and meta file. Idempotent."""
-        with self._locked(os.O_RDONLY | os.O_CREAT, exclusive=True) as fd:
+        with self._locked(os.O_RDWR | os.O_APPEND | os.O_CREAT, exclusive=True) as fd:
             assert fd is not None
             position = self._book.settle(fd, self._calls.fstat(fd).st_size)
             self._book.enrol(position.generation)
 
     def compact(self) -> bool:
-        """Empty the inbox in place if all of it is read, in the next generation.
+        """Take what is read out of the inbox, in place; what is unread begins a generation.
 
-        Not done (False) while a line is unfinished or unread, or an original program,
-        which knows no generations, moved the position within ten minutes.
+        Not done (False) where nothing is read, or an original program, which knows no
+        generations, moved the position within ten minutes.
         """
-        with self._locked(os.O_RDWR, exclusive=True) as fd:
+        with self._locked(os.O_RDWR | os.O_APPEND, exclusive=True) as fd:
             if fd is None:
                 return False
-            size = self._calls.fstat(fd).st_size
-            position = self._book.settle(fd, size)
-            view = self._book.look(fd, size)
-            if not size or position.offset != size or self._book.foreign_at(view.stored):
-                return False
-            assert isinstance(view.stored, Stored)
-            if view.stored.generation is None:
-                self._book.put_offset(position)
-            generation = position.generation
-            beginning = self._calls.pread(fd, min(size, HEAD), 0)
-            mark = Mark(raise_generation(generation), size, head_of(beginning))
-            self._book.put_meta(generation, mark, durable=True)
-            self._calls.ftruncate(fd, 0)
-            self._book.put_meta(mark.to, durable=True)
-            self._book.put_offset(Position(mark.to, 0))
-        return True
+            return Shrinking(fd, self._calls, self._book, self._trail).drop_read()
+
+    def expire(self, keep_bytes: int | None, older_than: float | None) -> list[Record]:
+        """Drop the oldest messages, so that the inbox keeps at most so many bytes.
+
+        Where anything is dropped, all that is read goes. Unread messages that go are listed
+        as dead letters first. An unfinished last line stays. Nothing is done while an
+        original program, which knows no generations, may be reading (ten minutes).
+
+        :param older_than: drop also what is older, in seconds, by its envelope's
+            timestamp; one that cannot be read says nothing.
+        :return: the unread messages that were dropped, in their order.
+        """
+        with self._locked(os.O_RDWR | os.O_APPEND, exclusive=True) as fd:
+            if fd is None:
+                return []
+            oldest = None if older_than is None else self._clock() - older_than
+            shrinking = Shrinking(fd, self._calls, self._book, self._trail)
+            return shrinking.drop_old(keep_bytes, oldest, self._dead)
 
     # -- under the lock -----------------------------------------------------------------------
 
@@ -209,6 +291,23 @@ class InboxFile:
         finally:
             if fd is not None:
                 self._calls.close(fd)
+
+    @contextmanager
+    def _looked(self, patient: bool = False) -> Iterator[tuple[int | None, int, View]]:
+        """The inbox under the shared lock, its size, and a look at its small files.
+
+        :raise Busy: it was unfinished, too, and is in order now.
+        """
+        with self._locked(os.O_RDONLY, exclusive=False) as fd:
+            size = 0 if fd is None else self._calls.fstat(fd).st_size
+            view = self._view(fd, size, patient)
+            if fd is None or not view.unfinished:
+                yield fd, size, view
+                return
+        with self._locked(os.O_RDWR | os.O_APPEND, exclusive=True) as fd:
+            if fd is not None:
+                self._book.settle(fd, self._calls.fstat(fd).st_size)
+        raise Busy
 
     def _view(self, fd: int | None, size: int, patient: bool) -> View:
         view = self._book.look(fd, size)
@@ -232,6 +331,14 @@ class InboxFile:
             raise SpoolError(
                 f"a part of the message may be left in the inbox: {error.strerror}"
             ) from error
+
+    def _before(self, fd: int | None, offset: int) -> bytes:
+        """The whole lines right before a record boundary."""
+        start = max(0, offset - LOOK_BACK)
+        if fd is None or not offset:
+            return b""
+        data = self._calls.pread(fd, offset - start, start)
+        return data.partition(b"\n")[2] if start else data
 
     def _pieces(self, fd: int | None, start: int, size: int, limit: int) -> list[bytes]:
         """The first ``limit`` bytes, or more: on to the end of a line if none ends there."""
@@ -272,31 +379,3 @@ class InboxFile:
                     return record.line
             cutter.records.clear()
         return None
-
-
-def open_locked(calls: FileCalls, path: str, flags: int, exclusive: bool) -> int | None:
-    """Open and lock the file that ``path`` names; None if there is none and none is to be made.
-
-    After locking, descriptor and path are compared: whoever replaced the file while we
-    were on our way wants us to use the new one.
-
-    :raise Busy: the lock is held.
-    """
-    for _ in range(100):
-        try:
-            fd = calls.open(path, flags)
-        except FileNotFoundError:
-            if flags & os.O_CREAT:
-                raise
-            return None
-        try:
-            if not calls.lock(fd, exclusive):
-                raise Busy
-            named, held = calls.stat(path), calls.fstat(fd)
-            if named is not None and (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino):
-                return fd
-        except BaseException:
-            calls.close(fd)
-            raise
-        calls.close(fd)
-    raise Busy

@@ -22,10 +22,14 @@ ABANDONED = 3600.0
 
 
 class Extent(NamedTuple):
-    """An inbox file as it was at a moment."""
+    """An inbox file as it was at a moment.
+
+    :ivar stamp: what changes whenever its meta file is replaced; None while there is none.
+    """
 
     identity: tuple[int, int]
     size: int
+    stamp: tuple[int, int] | None = None
 
 
 class Census(NamedTuple):
@@ -55,8 +59,15 @@ def take_census(paths: ChannelPaths, calls: FileCalls, now: float) -> Census:
             elif parts[0] != "inbox":
                 encoded.add(parts[1])
             elif (found := calls.stat(entry.path)) is not None:
-                inboxes[entry.name] = Extent((found.st_dev, found.st_ino), found.st_size)
+                stamp = stamp_of(calls, paths.file(f"meta_{parts[1]}.json"))
+                inboxes[entry.name] = Extent((found.st_dev, found.st_ino), found.st_size, stamp)
     return Census(sight(paths, calls, encoded, now), inboxes)
+
+
+def stamp_of(calls: FileCalls, path: str) -> tuple[int, int] | None:
+    """What changes whenever a small file is replaced; None while there is none."""
+    found = calls.stat(path)
+    return None if found is None else (found.st_ino, found.st_mtime_ns)
 
 
 def sight(

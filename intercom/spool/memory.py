@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
@@ -17,70 +17,34 @@ from zope.interface import implementer
 
 from intercom.errors import SpoolError
 from intercom.interfaces import ISpool, ISpoolListener
-from intercom.records import Appeared, Batch, Entry, Position, Record, Refused, Written
+from intercom.records import (
+    Appeared,
+    Batch,
+    Entry,
+    Outcome,
+    Position,
+    Record,
+    Refused,
+    Remembered,
+    Shifted,
+    Written,
+)
 from intercom.spool.format import Cutter
 from intercom.spool.held import HeldEntries
-from intercom.spool.positions import advance, place, raise_generation
+from intercom.spool.memoryinbox import MemoryInbox
 from intercom.spool.recent import Seen
 from intercom.wire.envelope import MAX_LINE, identify
+
+#: So many messages are remembered beyond their inboxes.
+MOST = 100_000
 
 _T = TypeVar("_T")
 
 
-class MemoryInbox:
-    """One inbox: its bytes, its generation, and how far it was read."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.generation = 1
-        self.offset = 0
-        self.end = 0
-        self.seen: dict[tuple[str, str], Seen] = {}
-
-    @property
-    def position(self) -> Position:
-        """The stored position."""
-        return Position(self.generation, self.offset)
-
-    def boundary(self, offset: int) -> int:
-        """The last record boundary at or before a byte."""
-        return self.data.rfind(b"\n", 0, offset) + 1
-
-    def reset(self) -> None:
-        """Empty it in the next generation."""
-        self.data.clear()
-        self.generation = raise_generation(self.generation)
-        self.offset = self.end = 0
-        self.seen.clear()
-
-    def news(self) -> list[Record]:
-        """Complete lines that others appended since the last look."""
-        cutter = Cutter(self.end)
-        cutter.feed(bytes(self.data[self.end :]))
-        self.end = cutter.next
-        for record in cutter.records:
-            found = identify(record.line)
-            if found is not None:
-                key = (found.sender, found.message_id)
-                self.seen.setdefault(key, Seen(found.digest, record.start, record.end))
-        return cutter.records
-
-    def read(self, start: Position | None, limit: int) -> Batch:
-        """See ``ISpool.read``."""
-        size = len(self.data)
-        begin = place(start or self.position, self.generation, size, self.boundary)
-        stop = begin.offset + max(limit, 1)
-        if self.boundary(min(stop, size)) <= begin.offset:  # not even one line
-            stop = (self.data.find(b"\n", begin.offset) + 1) or size
-        cutter = Cutter(begin.offset)
-        cutter.feed(bytes(self.data[begin.offset : stop]))
-        return Batch(
-            start=begin,
-            records=cutter.records,
-            next=Position(begin.generation, cutter.next),
-            at_end=cutter.next + cutter.pending >= size,
-            damaged=cutter.damaged,
-        )
+class _Kept(NamedTuple):
+    digest: bytes
+    inboxes: list[str]
+    at: float
 
 
 @implementer(ISpool)
@@ -89,18 +53,25 @@ class MemorySpool:
 
     :param clock: turns in which things happen by themselves; without one they wait for
         :meth:`perform`.
+    :param history: what earlier spools stored, see :meth:`remembered`.
     :ivar clock: the given clock, or one of its own that a test may advance.
     :ivar inboxes: by session id.
     :ivar known: sessions that somebody ever used.
+    :ivar history: what is told at :meth:`open` as stored by earlier spools.
+    :ivar pushes: what was noted as pushed: inbox, generation, start, end.
     :ivar locked: inboxes whose lock somebody else holds; a test fills and empties it.
     :ivar refusals: code and sentence by inbox, for writes that are to fail.
     :ivar sync_failure: why syncs are to fail, or an empty string.
     :ivar reachable: the level that syncs really give.
     """
 
-    def __init__(self, clock: IReactorTime | None = None) -> None:
+    def __init__(
+        self, clock: IReactorTime | None = None, history: Sequence[Remembered] = ()
+    ) -> None:
         self.inboxes: dict[str, MemoryInbox] = {}
         self.known: dict[str, float | None] = {}
+        self.history = list(history)
+        self.pushes: list[tuple[str, int, int, int]] = []
         self.locked: set[str] = set()
         self.refusals: dict[str, tuple[str, str]] = {}
         self.sync_failure = ""
@@ -110,6 +81,7 @@ class MemorySpool:
         self._todo: deque[Callable[[], None]] = deque()
         self._held = HeldEntries(self.clock, 2.0, self._wake)
         self._gathered: list[Entry] = []
+        self._ids: dict[tuple[str, str], _Kept] = {}
         self._waking = self._closing = self._closed = False
         self._closers: list[Deferred[None]] = []
         self._listener: ISpoolListener
@@ -131,6 +103,14 @@ class MemorySpool:
         cutter.feed(bytes(self.inbox(session).data))
         return [record.line for record in cutter.records]
 
+    def remembered(self) -> list[Remembered]:
+        """What a spool that follows this one is to remember, oldest first."""
+        now = self.clock.seconds()
+        return [
+            Remembered(*key, kept.digest, tuple(kept.inboxes), max(0.0, now - kept.at))
+            for key, kept in self._ids.items()
+        ]
+
     def others_append(self, session: str, data: bytes) -> None:
         """Append bytes as another program would, and have it noticed."""
         self.inbox(session).data += data
@@ -140,6 +120,11 @@ class MemorySpool:
         """Let a session be seen on disk."""
         self.known[session] = seconds_ago
         self._later(lambda: self._listener.seen({session: seconds_ago}))
+
+    def others_commit(self, session: str, position: Position, state: str = "read") -> None:
+        """Commit a position as another program would, and have it noticed."""
+        moves = self.inbox(session).move(session, position, state, self.clock.seconds())
+        self._later(lambda: self._listener.moved(moves) if moves else None)
 
     def others_forget(self, session: str) -> None:
         """Let a session's files be taken away."""
@@ -154,7 +139,17 @@ class MemorySpool:
         self._listener = listener
         for inbox in self.inboxes.values():
             inbox.news()  # what stands there already is backlog
-        return self._answer(lambda: listener.seen(dict(self.known)))
+        now = self.clock.seconds()
+        for one in self.history:
+            kept = _Kept(one.digest, list(one.inboxes), now - one.age)
+            self._ids[one.sender, one.message_id] = kept
+
+        def tell() -> None:
+            if self.history:
+                listener.remembered(list(self.history))
+            listener.seen(dict(self.known))
+
+        return self._answer(tell)
 
     def append(self, entries: Sequence[Entry]) -> None:
         """See ``ISpool``."""
@@ -170,17 +165,23 @@ class MemorySpool:
         """See ``ISpool``."""
         return self._answer(lambda: self.inboxes.get(inbox, MemoryInbox()).read(start, limit))
 
-    def commit(self, inbox: str, position: Position) -> Deferred[Position]:
+    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
         """See ``ISpool``."""
 
         def move() -> Position:
             kept = self.inbox(inbox)
-            size = len(kept.data)
-            kept.offset = advance(kept.position, position, size, kept.boundary).offset
-            self.known[inbox] = 0.0
+            moves = kept.move(inbox, position, state, self.clock.seconds())
+            if state != "shown":
+                self.known[inbox] = 0.0
+            if moves:
+                self._listener.moved(moves)
             return kept.position
 
         return self._answer(move)
+
+    def pushed(self, inbox: str, generation: int, start: int, end: int) -> None:
+        """See ``ISpool``."""
+        self.pushes.append((inbox, generation, start, end))
 
     def enrol(self, session: str) -> Deferred[None]:
         """See ``ISpool``."""
@@ -196,12 +197,38 @@ class MemorySpool:
 
         def empty() -> bool:
             kept = self.inboxes.get(inbox)
-            if kept is None or not kept.data or kept.offset != len(kept.data):
+            if kept is None or not kept.offset:
                 return False
-            kept.reset()
+            over = kept.generation
+            stays = kept.cut(kept.offset)
+            shifted = Shifted(inbox, over, kept.generation, stays)
+            self._later(lambda: self._tell([shifted, *self._look(inbox)]))
             return True
 
         return self._answer(empty)
+
+    def list_inboxes(self) -> Deferred[list[str]]:
+        """See ``ISpool``."""
+        return self._answer(lambda: list(self.inboxes))
+
+    def expire(
+        self, inbox: str, keep_bytes: int | None, older_than: float | None
+    ) -> Deferred[list[Record]]:
+        """See ``ISpool``."""
+
+        def drop() -> list[Record]:
+            kept = self.inboxes.get(inbox)
+            if kept is None:
+                return []
+            oldest = None if older_than is None else self.clock.seconds() - older_than
+            over = kept.generation
+            dropped, stays = kept.expire(keep_bytes, oldest)
+            if stays is not None:
+                shifted = Shifted(inbox, over, kept.generation, stays)
+                self._later(lambda: self._tell([shifted, *self._look(inbox)]))
+            return dropped
+
+        return self._answer(drop)
 
     def close(self) -> Deferred[None]:
         """See ``ISpool``."""
@@ -259,7 +286,7 @@ class MemorySpool:
         gathered, self._gathered = self._gathered, []
         others = self._held.divert(gathered)
         entries = self._held.due() + others
-        outcomes: list[Written | Refused | Appeared] = []
+        outcomes: list[Outcome] = []
         busy = [entry for entry in entries if entry.inbox in self.locked]
         levels: dict[str, list[int]] = {}
         for entry in entries:
@@ -283,10 +310,21 @@ class MemorySpool:
         if kept is None:
             return []
         records = kept.news()
+        self._meet(session, records)
         if torn and kept.end < len(kept.data):
             kept.data += b"\n"
             records += kept.news()
+            self._meet(session, records)
         return [Appeared(session, kept.generation, records)] if records else []
+
+    def _meet(self, session: str, records: Sequence[Record]) -> None:
+        """Remember the ids of what others appended, whatever becomes of the inbox."""
+        for record in records:
+            found = identify(record.line)
+            if found is not None:
+                one = self._ids.setdefault(found[:2], _Kept(found.digest, [], self.clock.seconds()))
+                if session not in one.inboxes:
+                    one.inboxes.append(session)
 
     def _append(self, entry: Entry) -> Written | Refused:
         """One entry's outcome, and its line appended if it is new."""
@@ -301,22 +339,42 @@ class MemorySpool:
         if entry.inbox in self.refusals:
             return Refused(entry.ticket, entry.inbox, *self.refusals[entry.inbox])
         kept = self.inbox(entry.inbox)
-        key = (entry.sender, entry.message_id)
-        seen = kept.seen.get(key)
         known = not (stranger and entry.ask_known)
-        if seen is not None:
-            if seen.digest != entry.digest:
+        earlier = self._earlier(entry, kept)
+        if earlier is not None:
+            digest, record = earlier
+            if digest != entry.digest:
                 text = f"the id {entry.message_id!r} was used for another message"
                 return Refused(entry.ticket, entry.inbox, "MESSAGE_ID_REUSE", text)
-            line = bytes(kept.data[seen.start : seen.end - 1])
-            record = Record(seen.start, seen.end, line)
             return Written(entry.ticket, entry.inbox, record, kept.generation, True, known)
         start = len(kept.data)
         kept.data += entry.line + b"\n"
         kept.end = len(kept.data)
-        kept.seen[key] = Seen(entry.digest, start, kept.end)
+        key = (entry.sender, entry.message_id)
+        kept.seen[key] = Seen(entry.digest, kept.generation, start, kept.end)
+        self._remember(entry)
         record = Record(start, kept.end, entry.line)
         return Written(entry.ticket, entry.inbox, record, kept.generation, False, known)
+
+    def _earlier(self, entry: Entry, kept: MemoryInbox) -> tuple[bytes, Record] | None:
+        """The message that this inbox has or had by the same id: its digest, and its place."""
+        key = (entry.sender, entry.message_id)
+        seen, past = kept.seen.get(key), self._ids.get(key)
+        if seen is not None:
+            line = bytes(kept.data[seen.start : seen.end - 1])
+            return seen.digest, Record(seen.start, seen.end, line)
+        if past is not None and entry.inbox in past.inboxes:
+            return past.digest, Record(0, 0, entry.line)  # it stands here no longer
+        return None
+
+    def _remember(self, entry: Entry) -> None:
+        key = (entry.sender, entry.message_id)
+        past = self._ids.get(key)
+        if past is None or past.digest != entry.digest:
+            past = self._ids[key] = _Kept(entry.digest, [], self.clock.seconds())
+        past.inboxes.append(entry.inbox)
+        if len(self._ids) > MOST:
+            del self._ids[next(iter(self._ids))]
 
     def _sync(self, levels: dict[str, list[int]]) -> None:
         for level, tickets in levels.items():
@@ -325,6 +383,6 @@ class MemorySpool:
             else:
                 self._listener.stored(tickets, self.reachable if level == "disk" else level)
 
-    def _tell(self, outcomes: Sequence[Written | Refused | Appeared]) -> None:
+    def _tell(self, outcomes: Sequence[Outcome]) -> None:
         if outcomes:
             self._listener.written(outcomes)

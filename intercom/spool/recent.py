@@ -1,4 +1,4 @@
-"""Which messages an inbox's tail holds, so that a retry is recognised. Pure."""
+"""Which messages the inboxes hold or lately held, so that a retry is recognised. Pure."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from typing import NamedTuple
 
 
 class Seen(NamedTuple):
-    """A message that stands in an inbox: its content's hash, and where."""
+    """A message that was stored: its content's hash, and where it stands or stood."""
 
     digest: bytes
+    generation: int
     start: int
     end: int
 
 
-#: Inbox, its generation, sender, message id.
-Key = tuple[str, int, str, str]
+#: Inbox, sender, message id.
+Key = tuple[str, str, str]
 
 
 class RecentIds:
     """The last messages of all inboxes together, at least ``least`` and at most twice as many.
 
     Two dictionaries take turns: when the younger is full the older is forgotten as a
-    whole, which costs nothing per message.
+    whole, which costs nothing per message. An inbox that is emptied or reset forgets
+    nothing: a message that was stored there once is not stored there again.
     """
 
     def __init__(self, least: int = 32768) -> None:
@@ -40,12 +42,7 @@ class RecentIds:
             self._old, self._young = self._young, {}
 
     def forget(self, inbox: str) -> None:
-        """Forget all messages of an inbox whose generations begin anew."""
+        """Forget all messages of an inbox whose session was forgotten."""
         for known in (self._young, self._old):
             for key in [key for key in known if key[0] == inbox]:
                 del known[key]
-
-    def meet(self, key: Key, seen: Seen) -> None:
-        """Remember a message that somebody else stored; the first place of an id stays."""
-        if self.get(key) is None:
-            self.add({key: seen})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, fail
@@ -11,21 +11,18 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from intercom.errors import InboxLocked, SpoolError, StalePosition
+from intercom.errors import InboxLocked, SpoolError
 from intercom.interfaces import IWorker
-from intercom.records import Position
+from intercom.records import Moved, Position
 from intercom.spool.files import SETTLE_PAUSE, SETTLE_TRIES
 from intercom.spool.held import FIRST_PAUSE, LONGEST_PAUSE
-from intercom.spool.inboxfile import Busy, InboxFile, Unsettled
-from intercom.spool.tracked import RETRY_WINDOW
+from intercom.spool.inboxfile import Busy, Commit, Committed, InboxFile, Unsettled
 
-#: Inboxes of this many bytes are emptied once they are read, ...
+#: Inboxes of this many bytes are emptied as soon as they are read.
 WORTH_EMPTYING = 1 << 20
-#: ... yet not before a hub that knows nothing but the files has no more use for the ids in
-#: them: a sender whose hub died may send again for so long. One that has grown to
-#: TOO_LARGE bytes is emptied all the same.
-QUIET_S = RETRY_WINDOW
-TOO_LARGE = 64 << 20
+#: What is read is taken out of a partly read inbox once it is so many bytes, and no less
+#: than half of them all: what is unread must be written anew.
+WORTH_MOVING = 8 << 20
 
 #: Seconds after a commit for which further ones of the same inbox gather. A busy listener
 #: acknowledges message by message; each commit replaces a file, and holds the inbox's lock
@@ -35,6 +32,10 @@ COMMIT_PAUSE = 0.05
 _T = TypeVar("_T")
 
 
+def _nothing(_moves: list[Moved]) -> None:
+    """Take what nobody listens to."""
+
+
 class InboxRequests:
     """What is asked of inboxes beside appending, in the order of asking for each inbox.
 
@@ -42,6 +43,7 @@ class InboxRequests:
     :param open_inbox: makes an :class:`InboxFile`; called in the worker.
     :param patience: seconds to try for a lock that others hold.
     :param idle: called whenever a request is answered.
+    :param moved: told what commits have brought about, before they are answered.
     """
 
     _log = Logger()
@@ -53,16 +55,19 @@ class InboxRequests:
         open_inbox: Callable[[str], InboxFile],
         patience: float,
         idle: Callable[[], None],
+        *,
+        moved: Callable[[list[Moved]], None] = _nothing,
     ) -> None:
         self._clock = clock
         self._reader = reader
         self._open_inbox = open_inbox
         self._patience = patience
         self._idle = idle
+        self._moved = moved
         self._running: set[Deferred[Any]] = set()
-        self._commits: dict[str, list[tuple[Position, Deferred[Position]]]] = {}
+        self._commits: dict[str, list[tuple[Commit, Deferred[Position]]]] = {}
         self._pauses: dict[str, IDelayedCall] = {}
-        self._emptying: dict[str, IDelayedCall] = {}
+        self._shrinking: set[str] = set()
         self._closing = False
 
     def __bool__(self) -> bool:
@@ -75,9 +80,6 @@ class InboxRequests:
         for inbox, pause in pauses.items():
             pause.cancel()
             self._commit_waiting(inbox)
-        for call in self._emptying.values():
-            call.cancel()
-        self._emptying.clear()
 
     def ask(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> Deferred[_T]:
         """Do ``work(inbox file, patient)``; again while the lock is held or the offset unreadable.
@@ -90,20 +92,20 @@ class InboxRequests:
         self._running.add(answer)
         return answer.addBoth(self._answered, answer)
 
-    def commit(self, inbox: str, position: Position) -> Deferred[Position]:
+    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
         """Move a stored position, at once; what comes until a moment later is done as one.
 
-        An inbox that is read to its end, and large, is emptied after a while.
+        What is read is taken out of an inbox where that is worth while.
         """
         if self._closing:
             return _closed()
         done: Deferred[Position] = Deferred()
         waiting = self._commits.get(inbox)
         if waiting is None:
-            self._commits[inbox] = [(position, done)]
+            self._commits[inbox] = [(Commit(position, state), done)]
             self._commit_waiting(inbox)
         else:
-            waiting.append((position, done))
+            waiting.append((Commit(position, state), done))
         return done
 
     def _commit_waiting(self, inbox: str) -> None:
@@ -113,9 +115,9 @@ class InboxRequests:
             del self._commits[inbox]
             return
         self._commits[inbox] = []
-        positions = [position for position, _ in waiting]
+        wanted = [one for one, _ in waiting]
         answer = Deferred.fromCoroutine(
-            self._persist(inbox, lambda file, patient: file.commit(positions, patient))
+            self._persist(inbox, lambda file, patient: file.commit(wanted, patient))
         )
         self._running.add(answer)
         answer.addCallbacks(
@@ -134,35 +136,32 @@ class InboxRequests:
 
     def _committed(
         self,
-        result: tuple[Sequence[Position | StalePosition], bool],
+        committed: Committed,
         inbox: str,
-        waiting: list[tuple[Position, Deferred[Position]]],
+        waiting: list[tuple[Commit, Deferred[Position]]],
     ) -> None:
-        results, whole = result
-        size = 0
-        for (_, done), stored in zip(waiting, results, strict=True):
+        if committed.moved:
+            self._moved(committed.moved)
+        for (_, done), stored in zip(waiting, committed.results, strict=True):
             if isinstance(stored, Position):
-                size = max(size, stored.offset if whole else 0)
                 done.callback(stored)
             else:
                 done.errback(stored)
-        if size >= WORTH_EMPTYING and not self._closing:
-            self._empty_later(inbox, 0 if size >= TOO_LARGE else QUIET_S)
+        read, size = committed.stored.offset, committed.size
+        worth = read >= (WORTH_EMPTYING if read == size else max(WORTH_MOVING, (size + 1) // 2))
+        if worth and inbox not in self._shrinking and not self._closing:
+            self._shrink(inbox)
 
-    def _empty_later(self, inbox: str, pause: float) -> None:
-        """Empty an inbox once nothing was read in it for a while, if all of it is read then."""
-        call = self._emptying.pop(inbox, None)
-        if call is not None:
-            call.cancel()
-        self._emptying[inbox] = self._clock.callLater(pause, self._empty, inbox)
-
-    def _empty(self, inbox: str) -> None:
-        del self._emptying[inbox]
-        self.ask(inbox, lambda file, _patient: file.compact()).addErrback(
+    def _shrink(self, inbox: str) -> None:
+        """Take out of an inbox what is read."""
+        self._shrinking.add(inbox)
+        asked = self.ask(inbox, lambda file, _patient: file.compact())
+        asked.addErrback(
             lambda failure: self._log.warn(
-                "{inbox} is not emptied: {why}", inbox=inbox, why=failure.getErrorMessage()
+                "what is read stays in {inbox}: {why}", inbox=inbox, why=failure.getErrorMessage()
             )
         )
+        asked.addBoth(lambda _: self._shrinking.discard(inbox))
 
     async def _persist(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> _T:
         deadline = self._clock.seconds() + self._patience
@@ -193,7 +192,7 @@ class InboxRequests:
         return result
 
 
-def _tell_all(failure: Failure, waiting: list[tuple[Position, Deferred[Position]]]) -> None:
+def _tell_all(failure: Failure, waiting: list[tuple[Commit, Deferred[Position]]]) -> None:
     for _, done in waiting:
         done.errback(failure.value)
 

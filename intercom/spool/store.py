@@ -2,57 +2,55 @@
 
 Blocking, for one thread. Under an inbox's lock it looks first at what others appended
 since its own last end: their lines are reported before ours, and of ours those are dropped
-that theirs already hold. Then all entries for that inbox are written in one call.
+that theirs already hold. Then all entries for that inbox are written in one call. At last
+the history is told of the whole batch, before anybody hears of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import resource
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from intercom.errors import IntercomError
+from intercom.names import HUB
 from intercom.paths import ChannelPaths
-from intercom.records import Appeared, Entry, Record, Refused, Span, Written
+from intercom.records import (
+    Entry,
+    Position,
+    Refused,
+    Remembered,
+    Written,
+)
+from intercom.settings.limits import UNBOUNDED, Limits
+from intercom.spool.appending import GroupWrite, reason
 from intercom.spool.book import Book
-from intercom.spool.calls import FileCalls, write_all
-from intercom.spool.inboxfile import Busy, failure
+from intercom.spool.calls import FileCalls
+from intercom.spool.history import History
+from intercom.spool.inboxfile import Busy
 from intercom.spool.known import Extent, is_known, session_of, take_census
-from intercom.spool.recent import Key, RecentIds, Seen
+from intercom.spool.past import read_past
+from intercom.spool.quota import Quota, Room, is_below_floor
+from intercom.spool.recent import RecentIds
 from intercom.spool.synced import Directory, OpenFile, OpenFiles
 from intercom.spool.tracked import News, TrackedInbox
+from intercom.spool.trail import Trail
+from intercom.spool.work import Push, Work
 from intercom.wire.envelope import MAX_LINE
 
-_NOWHERE = Record(0, 0, b"")
 
+class Stock(NamedTuple):
+    """What a store found when it began.
 
-class Work:
-    """What came of one piece of the store's work.
-
-    :ivar outcomes: for the listener, per inbox in file order.
-    :ivar busy: entries whose inbox was locked, or has more news than one look takes: try again.
-    :ivar busy_looks: the same for looks.
-    :ivar claims: for each file that was written to, the tickets by durability level.
-    :ivar damaged: lines of others that are no messages.
-    :ivar torn: inboxes in which an unfinished line was ended.
+    :ivar sessions: the known ones, each with the seconds since it last read.
+    :ivar remembered: messages that earlier hubs stored lately.
     """
 
-    def __init__(self) -> None:
-        self.outcomes: list[Written | Refused | Appeared] = []
-        self.busy: list[Entry] = []
-        self.busy_looks: list[str] = []
-        self.claims: list[tuple[OpenFile, dict[str, list[int]]]] = []
-        self.damaged: list[tuple[str, Span]] = []
-        self.torn: list[str] = []
-
-    def tell(self, news: News) -> None:
-        """Add what a look brought, in its order."""
-        self.outcomes += news.appeared
-        self.damaged += news.damaged
-        self.torn += news.torn
+    sessions: dict[str, float | None]
+    remembered: list[Remembered]
 
 
 class Store:
@@ -60,8 +58,10 @@ class Store:
 
     :param clock: epoch seconds, to be compared with the files' times.
     :param open_files: how many inboxes are kept open.
+    :param limits: how much may be stored.
     :ivar syncing: whether written files are to be synced; False where the place forgets
         everything anyway.
+    :ivar history: what became of the last messages.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Store:
         calls: FileCalls | None = None,
         clock: Callable[[], float] = time.time,
         open_files: int | None = None,
+        limits: Limits = UNBOUNDED,
     ) -> None:
         self.syncing = True
         self._paths = paths
@@ -77,26 +78,42 @@ class Store:
         self._clock = clock
         self._directory = Directory(paths.directory, self._calls)
         self._files = OpenFiles(self._directory, self._calls, open_files or _open_files())
+        self._quota = Quota(paths, self._calls, limits)
         self._inboxes: dict[str, TrackedInbox] = {}
         self._initial: dict[str, Extent] = {}
         self._recent = RecentIds()
+        self._told: dict[str, Position] = {}
+        self.history = History(paths, self._directory, self._calls)
 
-    def start(self) -> dict[str, float | None]:
+    def start(self, boot: str = "") -> Stock:
         """Note where every inbox ends now: what is appended later is news.
 
-        :return: the known sessions, each with the seconds since it last read.
+        After a recovery, if one is due (:mod:`intercom.spool.recovery`).
+
+        :param boot: names this boot of the machine.
         """
         self._directory.open()
+        past = read_past(self._paths, self._calls, self._clock(), boot)
+        self._recent.add(past.seen)
+        self._told = past.ends
+        self.history.go_on(past.messages, boot)
         census = take_census(self._paths, self._calls, self._clock())
         self._initial = census.inboxes
-        return census.sessions
+        self._quota.begin(census.inboxes)
+        return Stock(census.sessions, past.remembered)
 
-    def work(self, looks: Iterable[str], entries: Sequence[Entry]) -> Work:
+    def work(
+        self, looks: Iterable[str], entries: Sequence[Entry], pushes: Iterable[Push] = ()
+    ) -> Work:
         """Look at some inboxes (encoded ids), then append; never waits, never raises OSError.
 
         An inbox that is busy is tried once more when all others are done.
+
+        :param pushes: what the history is to know beside.
         """
         done = Work()
+        for push in pushes:
+            self.history.pushed(*push)
         for encoded in looks:
             self._look(encoded, done)
         groups: dict[str, list[Entry]] = {}
@@ -106,6 +123,9 @@ class Store:
         for inbox in again:
             if not self._append(inbox, groups, done):
                 done.busy += groups[inbox]
+        for entry in done.busy:
+            self.history.waiting(entry)
+        done.trouble = self.history.write(self._clock())
         return done
 
     def append_batch(self, entries: Sequence[Entry]) -> Work:
@@ -114,6 +134,8 @@ class Store:
 
     def close(self) -> None:
         """Sync what is unsynced, and let go of every file."""
+        self.history.write(self._clock())
+        self.history.close()
         self._files.shrink(0)
         self._directory.close()
 
@@ -127,6 +149,7 @@ class Store:
         try:
             inbox = self._inboxes.get(session)
             found = self._calls.stat(self._paths.inbox(session))
+            self._quota.note(self._paths.inbox(session), None if found is None else found.st_size)
             if found is None or (inbox is not None and inbox.unchanged(found)):
                 return
             inbox = inbox or self._track(session)
@@ -135,10 +158,10 @@ class Store:
                 return
             news = News()
             try:
-                if not inbox.catch_up(*held, self._clock(), news):
+                if not inbox.catch_up(*held, news):
                     done.busy_looks.append(encoded)
             finally:
-                done.tell(news)
+                done.tell(news, self.history)
                 self._calls.unlock(held[0].fd)
         except Busy:
             done.busy_looks.append(encoded)
@@ -152,7 +175,9 @@ class Store:
         try:
             stranger = self._admit(session, groups, done)
             group = groups[session]
-            if not group:
+            wanted = sum([len(entry.line) + 1 for entry in group])
+            self._quota.make_room(wanted)
+            if not group or self._refuse_newcomer(session, group, done):
                 return True
             inbox = self._inboxes.get(session) or self._track(session)
             held = self._lock(inbox.path, create=True)
@@ -163,7 +188,13 @@ class Store:
                 size = self._catch_up(inbox, *held, done)
                 if size is None:
                     return False
-                self._write(inbox, held[0], size, group, stranger, done)
+                room = self._room(session, held[0], size, wanted)
+                written = GroupWrite(
+                    self._calls, self._recent, inbox, held[0], group, stranger, room
+                )
+                written.write(size)
+                self._quota.note(inbox.path, inbox.end)
+                self._account(inbox, held[0], group, written, done)
             finally:
                 self._calls.unlock(held[0].fd)
         except Busy:
@@ -171,9 +202,62 @@ class Store:
         except (OSError, IntercomError) as error:
             if self._made_room(session, error):
                 return self._append(session, groups, done)
-            code, text = _reason(self._paths.inbox(session), error)
-            done.outcomes += [Refused(e.ticket, session, code, text) for e in groups[session]]
+            self._refuse_all(groups[session], *reason(self._paths.inbox(session), error), done)
         return True
+
+    def _refuse_newcomer(self, session: str, group: list[Entry], done: Work) -> bool:
+        """Refuse all of a group if its inbox would have to be made, and cannot be."""
+        no = self._quota.newcomer(session, 1 + min([len(entry.line) for entry in group]))
+        if no is not None:
+            self._refuse_all(group, no.code, no.text, done)
+        return no is not None
+
+    def _refuse_all(self, group: list[Entry], code: str, text: str, done: Work) -> None:
+        refused = [Refused(entry.ticket, entry.inbox, code, text) for entry in group]
+        done.outcomes += refused
+        if group:
+            self._note(group, refused, 0)
+
+    def _room(self, session: str, file: OpenFile, size: int, wanted: int) -> Room:
+        """How much fits into an inbox, under its lock."""
+
+        def read() -> int:
+            book = Book(self._paths, session, self._calls, self._clock)
+            return book.look(file.fd, size).truth.position.offset
+
+        return self._quota.room(session, size, wanted, read)
+
+    def _account(
+        self,
+        inbox: TrackedInbox,
+        file: OpenFile,
+        group: Sequence[Entry],
+        written: GroupWrite,
+        done: Work,
+    ) -> None:
+        """Note what was written: for those who wait, for the history, for the sync."""
+        done.outcomes += written.outcomes
+        self._note(group, written.outcomes, inbox.generation)
+        claim = written.claim(self.syncing)
+        if claim is not None:
+            file.written += self.syncing
+            done.claims.append(claim)
+
+    def _note(
+        self, group: Sequence[Entry], outcomes: Sequence[Written | Refused], generation: int
+    ) -> None:
+        """Tell the history what became of entries; a repetition and a spent id are no news.
+
+        Nor is a disk that is filling up: what is left of it is not for writing down, again
+        and again, that there is not enough.
+        """
+        history, hub = self.history, group[0].inbox == HUB
+        for entry, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, Refused):
+                if outcome.code != "MESSAGE_ID_REUSE" and not is_below_floor(outcome):
+                    history.refused(entry, outcome, self._clock())
+            elif not outcome.duplicate and not hub:
+                history.stored(entry, generation, outcome.record.start, outcome.record.end)
 
     def _catch_up(
         self, inbox: TrackedInbox, file: OpenFile, found: os.stat_result, done: Work
@@ -181,17 +265,19 @@ class Store:
         """Report others' lines and end a torn one; the file's size, None if there is more."""
         news = News()
         try:
-            if not inbox.catch_up(file, found, self._clock(), news):
+            if not inbox.catch_up(file, found, news):
                 return None
             return inbox.end_torn_line(file.fd, found.st_size, news)
         finally:
-            done.tell(news)
+            done.tell(news, self.history)
 
     def _track(self, session: str) -> TrackedInbox:
         path = self._paths.inbox(session)
         book = Book(self._paths, session, self._calls, self._clock)
         then = self._initial.pop(os.path.basename(path), None)
-        inbox = TrackedInbox(path, book, then, self._recent, self._calls)
+        told = self._told.pop(session, None)
+        trail = Trail(self._paths, session, self._calls)
+        inbox = TrackedInbox(path, book, then, self._recent, self._calls, trail, told)
         self._inboxes[session] = inbox
         return inbox
 
@@ -212,14 +298,18 @@ class Store:
             for entry in group:
                 if _unfit(entry):
                     text = f"a line has at most {MAX_LINE} bytes and no line feed"
-                    done.outcomes.append(Refused(entry.ticket, session, "LINE_TOO_LONG", text))
+                    self._refuse(Refused(entry.ticket, session, "LINE_TOO_LONG", text), entry, done)
                 elif stranger and entry.only_known:
                     text = f"no session of this channel ever used the name {session!r}"
                     code = "TARGET_NOT_FOUND"
-                    done.outcomes.append(Refused(entry.ticket, session, code, text, names))
+                    self._refuse(Refused(entry.ticket, session, code, text, names), entry, done)
                 else:
                     groups[session].append(entry)
         return stranger
+
+    def _refuse(self, refused: Refused, entry: Entry, done: Work) -> None:
+        done.outcomes.append(refused)
+        self.history.refused(entry, refused, self._clock())
 
     def _names(self) -> tuple[str, ...]:
         return tuple(sorted(take_census(self._paths, self._calls, self._clock()).sessions))
@@ -262,132 +352,10 @@ class Store:
         starved = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
         return starved and self._files.make_room(keep=self._paths.inbox(session))
 
-    # -- writing ------------------------------------------------------------------------------
-
-    def _write(
-        self,
-        inbox: TrackedInbox,
-        file: OpenFile,
-        size: int,
-        group: list[Entry],
-        stranger: bool,
-        done: Work,
-    ) -> None:
-        """Write a group's new lines in one call; what is to be told is mended if it fails."""
-        session, generation, recent = inbox.session, inbox.generation, self._recent.get
-        outcomes: list[Written | Refused] = []
-        again: list[tuple[int, Entry, Seen]] = []
-        fresh: dict[Key, Seen] = {}
-        lines: list[bytes] = []
-        end = size
-        for entry in group:
-            line = entry.line
-            key = (session, generation, entry.sender, entry.message_id)
-            seen = fresh.get(key) or recent(key)
-            if seen is not None:
-                again.append((len(outcomes), entry, seen))
-            else:
-                start, end = end, end + len(line) + 1
-                fresh[key] = Seen(entry.digest, start, end)
-                lines.append(line)
-            record = Record(start, end, line) if seen is None else _NOWHERE
-            known = not (stranger and entry.ask_known)
-            told = Written(entry.ticket, session, record, generation, seen is not None, known)
-            outcomes.append(told)
-        inbox.end, error = self._write_lines(file.fd, size, lines, end)
-        if again:
-            self._find_earlier(file.fd, inbox.end, again, outcomes)
-        if error is not None:
-            fresh = {key: seen for key, seen in fresh.items() if seen.end <= inbox.end}
-            _refuse_unwritten(outcomes, inbox, error)
-        self._recent.add(fresh)
-        done.outcomes += outcomes
-        self._claim(file, group, outcomes, done)
-
-    def _find_earlier(
-        self,
-        fd: int,
-        end: int,
-        again: list[tuple[int, Entry, Seen]],
-        outcomes: list[Written | Refused],
-    ) -> None:
-        """Say of messages that came again where they stand, or that their id was taken."""
-        for index, entry, seen in again:
-            outcome = outcomes[index]
-            if seen.digest != entry.digest:
-                text = f"the id {entry.message_id!r} was used for another message"
-                outcomes[index] = Refused(entry.ticket, entry.inbox, "MESSAGE_ID_REUSE", text)
-            elif isinstance(outcome, Written):
-                line = entry.line  # the same message, but perhaps for its time
-                if seen.end <= end:
-                    with contextlib.suppress(OSError):
-                        line = self._calls.pread(fd, seen.end - seen.start - 1, seen.start)
-                outcomes[index] = outcome._replace(record=Record(seen.start, seen.end, line))
-
-    def _claim(
-        self, file: OpenFile, group: list[Entry], outcomes: list[Written | Refused], done: Work
-    ) -> None:
-        """Note which tickets want to hear that what was written is safe."""
-        levels: dict[str, list[int]] = {}
-        for entry, outcome in zip(group, outcomes, strict=True):
-            if type(outcome) is Written:
-                try:
-                    levels[entry.level].append(entry.ticket)
-                except KeyError:
-                    levels[entry.level] = [entry.ticket]
-        if levels:
-            if self.syncing:
-                file.written += 1
-            done.claims.append((file, levels))
-
-    def _write_lines(
-        self, fd: int, size: int, lines: list[bytes], end: int
-    ) -> tuple[int, OSError | None]:
-        """Append lines in one call, or none of them.
-
-        :return: the byte up to which complete lines stand, and what went wrong.
-        """
-        if not lines:
-            return size, None
-        try:
-            write_all(self._calls, fd, b"\n".join([*lines, b""]))
-        except OSError as error:
-            try:
-                self._calls.ftruncate(fd, size)
-            except OSError:
-                # What stands there whole is stored, whatever we would like; a torn rest
-                # is ended before the next append.
-                left = self._calls.fstat(fd).st_size
-                for line in lines:
-                    if size + len(line) + 1 > left:
-                        break
-                    size += len(line) + 1
-            return size, error
-        return end, None
-
-
-def _refuse_unwritten(
-    outcomes: list[Written | Refused], inbox: TrackedInbox, error: OSError
-) -> None:
-    """Take back what was to be told of entries that are not in the file."""
-    code, text = _reason(inbox.path, error)
-    for index, outcome in enumerate(outcomes):
-        if isinstance(outcome, Written) and outcome.record.end > inbox.end:
-            outcomes[index] = Refused(outcome.ticket, inbox.session, code, text)
-
 
 def _unfit(entry: Entry) -> bool:
     """Whether no reader would ever see this line as one message."""
     return len(entry.line) > MAX_LINE or b"\n" in entry.line
-
-
-def _reason(path: str, error: Exception) -> tuple[str, str]:
-    """Code and sentence of a refusal."""
-    if isinstance(error, OSError):
-        error = failure(path, error)
-    assert isinstance(error, IntercomError)
-    code = error.code if error.code == "DISK_FULL" else "SPOOL_FAILED"
-    return code, f"{error.text}; {error.remedy}" if error.remedy else error.text
 
 
 def _open_files() -> int:

@@ -15,24 +15,32 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from intercom.errors import SpoolError
 from intercom.interfaces import ISpool, ISpoolListener, IWorker
 from intercom.paths import ChannelPaths, file_level
-from intercom.records import Batch, Entry, Position, Refused
+from intercom.records import Batch, Entry, Moved, Position, Record, Refused
+from intercom.settings.limits import UNBOUNDED, Limits
 from intercom.spool.calls import FileCalls
+from intercom.spool.commit import Committer
 from intercom.spool.format import split_name
 from intercom.spool.groupsync import GroupSync
 from intercom.spool.held import HeldEntries
 from intercom.spool.inboxfile import InboxFile
+from intercom.spool.journal import Journal
 from intercom.spool.known import forgotten, sight
+from intercom.spool.pauses import Pauses
+from intercom.spool.quota import sessions_with_inbox
+from intercom.spool.recovery import Recovery, boot_id, recover
 from intercom.spool.requests import InboxRequests
-from intercom.spool.store import Store, Work
+from intercom.spool.store import Stock, Store
+from intercom.spool.trail import Trails
 from intercom.spool.watch import DirectoryWatch
+from intercom.spool.work import Push, Work
 from intercom.spool.worker import ThreadWorker
 
 #: Seconds after which a lock that others hold is a refusal; fewer while the hub goes.
@@ -41,6 +49,8 @@ LAST_PATIENCE = 1.0
 #: Seconds before a locked inbox is looked at again, and for which sightings gather.
 LOOK_PAUSE = 0.1
 SIGHT_PAUSE = 0.05
+#: Seconds for which it may wait to be written what was pushed.
+PUSHES_PAUSE = 0.2
 
 
 @implementer(ISpool)
@@ -51,7 +61,8 @@ class ThreadedSpool:
     :param paths: the channel, whose directory exists and is led by us.
     :param calls: the door to the file system; for tests, as all that follow.
     :param writer: appends. :param syncer: syncs. :param reader: does everything else.
-    :param clock: epoch seconds.
+    :param clock: epoch seconds. :param boot: names this boot of the machine.
+    :param limits: how much may be stored. :param open_files: inboxes that are kept open.
     """
 
     _log = Logger()
@@ -66,29 +77,34 @@ class ThreadedSpool:
         syncer: IWorker | None = None,
         reader: IWorker | None = None,
         clock: Callable[[], float] = time.time,
+        boot: Callable[[], str] = boot_id,
+        limits: Limits = UNBOUNDED,
+        open_files: int | None = None,
     ) -> None:
         self._reactor = reactor
         self._paths = paths
         self._calls = calls or FileCalls()
         self._clock = clock
+        self._boot = boot
+        self._trouble = ""
         self._writer = writer or ThreadWorker(reactor, "spool-writer")
         self._syncer = syncer or ThreadWorker(reactor, "spool-syncer")
         self._reader = reader or ThreadWorker(reactor, "spool-reader")
-        self._store = Store(paths, self._calls, clock)
+        self._store = Store(paths, self._calls, clock, open_files, limits)
+        self._trails = Trails(paths, self._calls)  # for the reader's thread
         self._held = HeldEntries(reactor, PATIENCE, self._wake)
-        self._syncs = GroupSync(reactor, self._syncer, self._calls, self._tell, self._nudge)
+        self._syncs = GroupSync(reactor, self._syncer, self._tell, self._nudge)
         self._requests = InboxRequests(
-            reactor, self._reader, self._open_inbox, PATIENCE, self._nudge
+            reactor, self._reader, self._open_inbox, PATIENCE, self._nudge, moved=self._moved
         )
         self._watch = DirectoryWatch(reactor, paths.directory, self._reader, self._changed)
         self._listener: ISpoolListener | None = None
         self._opening = self._opened = self._closing = self._closed = False
         self._gathered: list[Entry] = []
+        self._pushes: list[Push] = []
         self._writing = False
-        self._looks: set[str] = set()
-        self._looks_later: set[str] = set()
-        self._sightings: set[str] = set()
-        self._timers: dict[str, IDelayedCall] = {}
+        self._looks, self._looks_later, self._sightings = set[str](), set[str](), set[str]()
+        self._pauses = Pauses(reactor)
         self._progress: Deferred[None] | None = None
         self._closers: list[Deferred[None]] = []
 
@@ -103,19 +119,31 @@ class ThreadedSpool:
     async def _open(self) -> None:
         try:
             await self._watch.start()  # before the census: nothing falls between the two
-            sessions = await self._writer.do(self._take_stock)
+            await self._reader.do(self._trails.start, self._clock())
+            stock, recovery = await self._writer.do(self._take_stock)
             self._opened = True
         finally:
             self._opening = False
             self._nudge()
-        self._tell("seen", sessions)
+        for inbox, count in recovery.appended.items():
+            self._log.warn(
+                "{count} messages were lost to {inbox} in a power cut, and are there again",
+                count=count,
+                inbox=inbox,
+            )
+        self._tell("remembered", stock.remembered)
+        self._tell("seen", stock.sessions)
         self._wake()
 
-    def _take_stock(self) -> dict[str, float | None]:
-        """In the writer's thread: see what is there."""
+    def _take_stock(self) -> tuple[Stock, Recovery]:
+        """In the writer's thread: mend what a power cut left, then see what is there."""
+        boot = self._boot()
+        recovery = recover(self._paths, self._calls, boot)
         self._syncs.reachable = file_level(self._paths.directory)
-        self._store.syncing = self._syncs.reachable == "disk"
-        return self._store.start()
+        self._store.syncing = self._store.history.syncing = self._syncs.reachable == "disk"
+        journal = Journal(self._paths, self._calls, boot) if self._store.syncing else None
+        self._syncs.committer = Committer(self._paths, self._calls, journal)
+        return self._store.start(boot), recovery
 
     # -- appending ----------------------------------------------------------------------------
 
@@ -135,7 +163,7 @@ class ThreadedSpool:
 
     def _wake(self) -> None:
         if not self._writing:  # else what has gathered goes when the writer is back
-            self._soon("write", 0, self._write)
+            self._pauses.after(0, "write", self._write)
 
     def _write(self) -> None:
         """Give the writer all that has gathered, if it is free."""
@@ -145,9 +173,10 @@ class ThreadedSpool:
         others = self._held.divert(gathered)
         entries = self._held.due() + others
         looks, self._looks = self._looks, set()
-        if entries or looks:
+        pushes, self._pushes = self._pushes, []
+        if entries or looks or pushes:
             self._writing = True
-            done = self._writer.do(self._store.work, looks, entries)
+            done = self._writer.do(self._store.work, looks, entries, pushes)
             done.addCallbacks(self._wrote, self._broke, errbackArgs=(entries,))
             done.addErrback(self._bug)
 
@@ -157,7 +186,7 @@ class ThreadedSpool:
         self._gathered[:0] = released
         if work.busy_looks and not self._closing:
             self._looks_later.update(work.busy_looks)
-            self._soon("look", LOOK_PAUSE, self._look_again)
+            self._pauses.after(LOOK_PAUSE, "look", self._look_again)
         self._write()  # the writer goes on while this is told
         for inbox, span in work.damaged:
             self._log.warn(
@@ -169,7 +198,10 @@ class ThreadedSpool:
             self._log.warn("ended an unfinished line in {inbox}", inbox=inbox)
         if work.outcomes or refused:
             self._tell("written", [*work.outcomes, *refused])
-        self._syncs.claim(work.claims)
+        if work.trouble != self._trouble:
+            self._trouble = work.trouble
+            self._log.error("the history is not written: {why}", why=work.trouble or "it is again")
+        self._syncs.claim(work.claims, self._store.history.file)
         self._nudge()
 
     def _broke(self, failure: Failure, entries: list[Entry]) -> None:
@@ -195,7 +227,7 @@ class ThreadedSpool:
         if self._looks:
             self._wake()
         if self._sightings:
-            self._soon("sight", SIGHT_PAUSE, self._sight)
+            self._pauses.after(SIGHT_PAUSE, "sight", self._sight)
 
     def _look_again(self) -> None:
         self._looks |= self._looks_later
@@ -207,9 +239,16 @@ class ThreadedSpool:
         found = self._reader.do(sight, self._paths, self._calls, names, self._clock())
         found.addCallback(lambda sessions: self._tell("seen", sessions))
         found.addErrback(self._bug)
+        news = self._reader.do(self._trails.news, names)
+        news.addCallback(self._moved)
+        news.addErrback(self._bug)
         gone = self._reader.do(forgotten, self._paths, self._calls, names)
         gone.addCallback(self._miss)
         gone.addErrback(self._bug)
+
+    def _moved(self, moves: Sequence[Moved]) -> None:
+        if moves:
+            self._tell("moved", moves)
 
     def _miss(self, sessions: list[str]) -> None:
         if sessions:
@@ -222,7 +261,8 @@ class ThreadedSpool:
         return self._requests.ask(inbox, lambda file, patient: file.read(start, limit, patient))
 
     def _open_inbox(self, session: str) -> InboxFile:
-        return InboxFile(self._paths, session, self._calls, self._clock)
+        trail = self._trails.of(session)
+        return InboxFile(self._paths, session, self._calls, self._clock, trail)
 
     def enrol(self, session: str) -> Deferred[None]:
         """See ``ISpool``."""
@@ -232,9 +272,27 @@ class ThreadedSpool:
         """See ``ISpool``."""
         return self._requests.ask(inbox, lambda file, _patient: file.compact())
 
-    def commit(self, inbox: str, position: Position) -> Deferred[Position]:
+    def list_inboxes(self) -> Deferred[list[str]]:
         """See ``ISpool``."""
-        return self._requests.commit(inbox, position)
+        if self._closing:
+            return fail(SpoolError("the spool is closed", code="SHUTTING_DOWN"))
+        return self._reader.do(sessions_with_inbox, self._paths, self._calls)
+
+    def expire(
+        self, inbox: str, keep_bytes: int | None, older_than: float | None
+    ) -> Deferred[list[Record]]:
+        """See ``ISpool``."""
+        return self._requests.ask(inbox, lambda file, _patient: file.expire(keep_bytes, older_than))
+
+    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
+        """See ``ISpool``."""
+        return self._requests.commit(inbox, position, state)
+
+    def pushed(self, inbox: str, generation: int, start: int, end: int) -> None:
+        """See ``ISpool``."""
+        self._pushes.append(Push(inbox, generation, start, end, self._clock()))
+        if len(self._pushes) == 1 and not self._writing:
+            self._pauses.after(PUSHES_PAUSE, "pushes", self._write)
 
     # -- closing ------------------------------------------------------------------------------
 
@@ -251,10 +309,7 @@ class ThreadedSpool:
 
     async def _shut(self) -> None:
         self._watch.stop()
-        for name in ("look", "sight"):
-            timer = self._timers.pop(name, None)
-            if timer is not None:
-                timer.cancel()
+        self._pauses.cancel("look", "sight", "pushes")
         self._looks.clear()
         self._held.hurry(LAST_PATIENCE)
         self._requests.close()
@@ -264,6 +319,9 @@ class ThreadedSpool:
                 self._progress = Deferred()
                 await self._progress
             self._refuse(self._gathered)  # never opened
+            await self._writer.do(self._store.work, (), (), self._pushes)
+            if self._opened:
+                await self._syncer.do(self._syncs.committer.close, [])
             await self._writer.do(self._store.close)
         finally:
             for worker in (self._writer, self._syncer, self._reader):
@@ -291,15 +349,6 @@ class ThreadedSpool:
             getattr(self._listener, what)(*args)
         except Exception:
             self._log.failure("the spool's listener has failed in {what}", what=what)
-
-    def _soon(self, name: str, pause: float, work: Callable[[], None]) -> None:
-        """Do something after a pause, unless the same is to be done already."""
-        if name not in self._timers:
-            self._timers[name] = self._reactor.callLater(pause, self._now, name, work)
-
-    def _now(self, name: str, work: Callable[[], None]) -> None:
-        del self._timers[name]
-        work()
 
     def _bug(self, failure: Failure) -> None:
         self._log.failure("a bug in the spool", failure)

@@ -7,10 +7,13 @@ exactly once, whoever opened the file first.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from intercom.records import Appeared, Record, Span
+from intercom.errors import UnsafePlace
+from intercom.records import Appeared, Position, Record, Shifted, Span
 from intercom.spool.book import Book, last_boundary
 from intercom.spool.calls import FileCalls, write_all
 from intercom.spool.format import Cutter
@@ -19,26 +22,37 @@ from intercom.spool.known import Extent
 from intercom.spool.positions import raise_generation
 from intercom.spool.recent import RecentIds, Seen
 from intercom.spool.synced import OpenFile
-from intercom.wire.envelope import identify
+from intercom.spool.trail import Trail
+from intercom.wire.envelope import Identity, identify
 
-#: For so many seconds a client may try again what it sent to a hub that died.
-RETRY_WINDOW = 600.0
-#: How much of an inbox's tail is searched for what such a client had sent.
+#: How much of an inbox's tail is read for the ids in it where no history tells of them.
 TAIL = 1 << 20
 #: Others' lines are taken in pieces of about so many bytes; more waits for the next look.
 LOOK = 4 << 20
 
 
+class Met(NamedTuple):
+    """A message that nobody had told of, where it stands, and by what it is known."""
+
+    inbox: str
+    generation: int
+    identity: Identity
+    start: int
+    end: int
+
+
 class News:
     """What looking at inboxes brought to light.
 
-    :ivar appeared: lines of others, per inbox in file order.
+    :ivar met: messages that the history does not know yet.
+    :ivar appeared: lines of others, per inbox in file order, and what became of places.
     :ivar damaged: lines of others that are no messages.
     :ivar torn: inboxes in which an unfinished line was ended.
     """
 
     def __init__(self) -> None:
-        self.appeared: list[Appeared] = []
+        self.met: list[Met] = []
+        self.appeared: list[Appeared | Shifted] = []
         self.damaged: list[tuple[str, Span]] = []
         self.torn: list[str] = []
 
@@ -49,6 +63,8 @@ class TrackedInbox:
     :param then: the file as it was when the hub began, None if there was none: what stood
         in it is backlog, what came later is news.
     :param recent: where messages of all inboxes are remembered.
+    :param trail: the session's.
+    :param told: up to where the history knows the messages, None if of none.
     :ivar end: the byte up to which everything is known; negative before the first look.
     """
 
@@ -59,6 +75,8 @@ class TrackedInbox:
         then: Extent | None,
         recent: RecentIds,
         calls: FileCalls,
+        trail: Trail,
+        told: Position | None = None,
     ) -> None:
         self.session = book.session
         self.path = path
@@ -68,6 +86,8 @@ class TrackedInbox:
         self._then = then
         self._recent = recent
         self._calls = calls
+        self._told = told
+        self._trail = trail
         self._identity = (0, 0)
         self._stamp: tuple[int, int] | None = None
 
@@ -79,27 +99,26 @@ class TrackedInbox:
         """Whether the file is empty or not the one that we knew: nobody may know it any more."""
         return not found.st_size or (self.end >= 0 and file.identity != self._identity)
 
-    def catch_up(self, file: OpenFile, found: os.stat_result, now: float, news: News) -> bool:
+    def catch_up(self, file: OpenFile, found: os.stat_result, news: News) -> bool:
         """Take note of resets, and report others' lines; False if there are more of them.
 
         :param found: the file as it is now, under the lock.
-        :param now: epoch seconds.
         """
         fd, size = file.fd, found.st_size
         if self.end < 0:
-            self._first_look(fd, found, now)
+            self._first_look(fd, found, news)
         elif file.identity != self._identity or size < self.end:
-            self._reset(fd, size)  # a new file may have the old one's number
+            self._reset(fd, size, news)  # a new file may have the old one's number
         elif self._book.stamp() != self._stamp:
             generation = self._book.settle(fd, size, at_least=self.generation).generation
             if generation != self.generation:
-                self.generation, self.end = generation, 0
+                self._begin_anew(generation, news)
             self._stamp = self._book.stamp()
         self._identity = file.identity
         if size == self.end:
             return True
         if self.end and self._calls.pread(fd, 1, self.end - 1) != b"\n":
-            self._reset(fd, size)  # emptied, and grown again past its old end
+            self._reset(fd, size, news)  # emptied, and grown again past its old end
         return self._report(fd, size, news)
 
     def end_torn_line(self, fd: int, size: int, news: News) -> int:
@@ -114,26 +133,44 @@ class TrackedInbox:
             self._report(fd, size, news)
         return size
 
-    def _first_look(self, fd: int, found: os.stat_result, now: float) -> None:
+    def _first_look(self, fd: int, found: os.stat_result, news: News) -> None:
+        """Learn the ids of what the history does not tell of: its writer died, or is not ours."""
         size, then = found.st_size, self._then
         self.generation = self._book.settle(fd, size).generation
+        shrunk = then is not None and size < then.size and then.stamp == self._book.stamp()
+        if shrunk and not self._book.is_blank():
+            # An original program has emptied it since, and knows no generations.
+            at_least = raise_generation(self.generation)
+            self.generation = self._book.settle(fd, size, at_least=at_least).generation
         self._stamp = self._book.stamp()
-        same = then is not None and then.identity == (found.st_dev, found.st_ino)
-        old = then.size if then is not None and same and then.size <= size else 0
-        self.end = last_boundary(self._calls, fd, old)
-        if self.end and now - found.st_mtime < RETRY_WINDOW:
-            start = last_boundary(self._calls, fd, max(0, self.end - TAIL))
-            cutter = Cutter(start)
-            while start < self.end:
-                data = self._calls.pread(fd, min(CHUNK, self.end - start), start)
-                if not data:
-                    break
-                cutter.feed(data)
-                start += len(data)
-            self._remember(cutter.records)
+        self.end = last_boundary(self._calls, fd, self._backlog(found))
+        told, start = self._told, max(0, self.end - TAIL)
+        if told is not None and told.generation == self.generation and told.offset <= self.end:
+            start = told.offset
+        start = last_boundary(self._calls, fd, start)
+        cutter = Cutter(start)
+        while start < self.end:
+            data = self._calls.pread(fd, min(CHUNK, self.end - start), start)
+            if not data:
+                break
+            cutter.feed(data)
+            start += len(data)
+        self._remember(cutter.records, news)
 
-    def _reset(self, fd: int, size: int) -> None:
-        """Somebody emptied or replaced the inbox: all that is in it now is new.
+    def _backlog(self, found: os.stat_result) -> int:
+        """Where what stood in the file when the hub began ends now."""
+        then = self._then
+        if then is None or then.identity != (found.st_dev, found.st_ino):
+            return 0
+        if then.size <= found.st_size:
+            return then.size
+        # Was it compacted since? Then its trail says what is left of that.
+        before = Position(self.generation - 1, then.size)
+        now = self._trail.follow(before, self.generation)
+        return now.offset if now.generation == self.generation else 0
+
+    def _reset(self, fd: int, size: int, news: News) -> None:
+        """Somebody emptied, compacted or replaced the inbox.
 
         Where nothing but the inbox is left of the session it was forgotten: its generations
         begin anew, and nothing is written that would make it known again.
@@ -143,8 +180,18 @@ class TrackedInbox:
             position = self._book.settle(fd, size)
         else:
             position = self._book.settle(fd, size, at_least=raise_generation(self.generation))
-        self.generation, self.end = position.generation, 0
+        self._begin_anew(position.generation, news)
         self._stamp = self._book.stamp()
+
+    def _begin_anew(self, generation: int, news: News) -> None:
+        """All that is in the inbox now is new, but for what a compaction has kept of it."""
+        stays: tuple[tuple[int, int], ...] = ()
+        if generation == self.generation + 1:
+            with contextlib.suppress(OSError, UnsafePlace, KeyError):
+                stays = self._trail.cuts()[self.generation].stays
+        shifted = Shifted(self.session, self.generation, generation, stays)
+        news.appeared.append(shifted)
+        self.generation, self.end = shifted.place(Position(self.generation, self.end))
 
     def _report(self, fd: int, size: int, news: News) -> bool:
         """Report the complete lines behind the known end; False if this was not all."""
@@ -159,13 +206,25 @@ class TrackedInbox:
         self.end = cutter.next
         news.damaged += [(self.session, span) for span in cutter.damaged]
         if cutter.records:
-            self._remember(cutter.records)
-            news.appeared.append(Appeared(self.session, self.generation, cutter.records))
+            repeated = self._remember(cutter.records, news)
+            news.appeared.append(Appeared(self.session, self.generation, cutter.records, repeated))
         return at >= size
 
-    def _remember(self, records: Iterable[Record]) -> None:
+    def _remember(self, records: Iterable[Record], news: News) -> frozenset[int]:
+        """Keep the ids of messages; where those begin that were known before."""
+        repeated = []
         for record in records:
             found = identify(record.line)
-            if found is not None:
-                key = (self.session, self.generation, found.sender, found.message_id)
-                self._recent.meet(key, Seen(found.digest, record.start, record.end))
+            if found is None:
+                continue
+            key = (self.session, found.sender, found.message_id)
+            seen = self._recent.get(key)
+            if seen is not None:
+                if seen[:2] == (found.digest, self.generation) and seen.start != record.start:
+                    repeated.append(record.start)
+            else:
+                self._recent.add(
+                    {key: Seen(found.digest, self.generation, record.start, record.end)}
+                )
+                news.met.append(Met(self.session, self.generation, found, record.start, record.end))
+        return frozenset(repeated)

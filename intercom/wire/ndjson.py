@@ -29,7 +29,7 @@ from intercom.messages import (
     Unregister,
 )
 from intercom.names import ANONYMOUS, EVERYONE, channel_name, check_session
-from intercom.records import Position
+from intercom.records import LEVELS, Position
 from intercom.wire.envelope import (
     MAX_ID,
     MAX_LINE,
@@ -77,6 +77,7 @@ class _Header(msgspec.Struct, gc=False):
 
 class _ChatPayload(msgspec.Struct, gc=False):
     strict: msgspec.Raw = msgspec.Raw(b"false")
+    durability: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _RegisterPayload(msgspec.Struct, gc=False):
@@ -98,6 +99,7 @@ class _AuthPayload(msgspec.Struct, gc=False):
 
 _decode_header = msgspec.json.Decoder(_Header).decode
 _decode_chat = msgspec.json.Decoder(_ChatPayload).decode
+_decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -139,12 +141,14 @@ class Decoder:
             return self._decode_closely(line, session)
         header, payload = plain
         try:
+            # In the order of the close reading, so that a line with two faults gets one answer.
             check_session(header.from_session)
+            if header.type == "chat" and header.to_session not in EVERYONE:
+                check_session(header.to_session)
             self._check_channel(header.channel)
             if header.type != "chat":
                 return _control(header.type, header.id, header.from_session, payload)
-            if header.to_session not in EVERYONE:
-                check_session(header.to_session)
+            strict, durability = _chat_options(payload)
         except ProtocolError as error:
             error.message_id = header.id
             raise
@@ -155,7 +159,8 @@ class Decoder:
             header.reply_to,
             payload,
             line,
-            _is_strict(payload),
+            strict,
+            durability,
         )
 
     def _decode_closely(self, line: bytes, session: str | None) -> Message:
@@ -178,6 +183,7 @@ class Decoder:
                 self._check_channel(fields["channel"])
             if fields["type"] != "chat":
                 return _control(fields["type"], fields.get("id"), speaker, payload)
+            strict, durability = _chat_options(payload or b"{}")
             added = self._missing(members, session)
             text = _completed(text, members, added)
             line = text.encode()
@@ -192,7 +198,8 @@ class Decoder:
             fields.get("reply_to"),
             payload or b"{}",
             line,
-            _is_strict(payload),
+            strict,
+            durability,
         )
 
     def _missing(self, members: dict[str, Member], session: str | None) -> dict[str, Any]:
@@ -266,11 +273,35 @@ def _check_recipient(name: object) -> None:
         check_session(name)
 
 
-def _is_strict(payload: bytes) -> bool:
-    """Whether ``strict`` is true in a chat's payload; a key may be written in escapes."""
-    if payload.find(b'"strict"') < 0 and (_BACKSLASH not in payload or payload.find(b"\\u00") < 0):
-        return False
-    return bytes(_decode_chat(payload).strict) == b"true"
+def _chat_options(payload: bytes) -> tuple[bool, str | None]:
+    """What a chat's payload asks of the hub: ``strict`` and ``durability``.
+
+    Keys may be written in escapes. Most payloads hold neither, which a search tells.
+
+    :raise ProtocolError: ``BAD_ENVELOPE``: a level that is none.
+    """
+    if (
+        payload.find(b'"strict"') < 0
+        and payload.find(b'"durability"') < 0
+        and (_BACKSLASH not in payload or payload.find(b"\\u00") < 0)
+    ):
+        return False, None
+    asked = _decode_chat(payload)
+    strict = bytes(asked.strict) == b"true"
+    return strict, _level(asked.durability) if bytes(asked.durability) else None
+
+
+def _level(written: msgspec.Raw) -> str:
+    """The durability level that a chat names."""
+    try:
+        level = _decode_text(written)
+    except msgspec.DecodeError:
+        level = ""
+    if level not in LEVELS:
+        place = "payload.durability"
+        text = f"{place} must be one of {', '.join(LEVELS)}; leave it out for the channel's level"
+        raise bad_field(place, text)
+    return level
 
 
 # -- what is no chat --------------------------------------------------------------------------

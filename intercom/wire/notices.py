@@ -9,6 +9,7 @@ from typing import Any
 from intercom.messages import Envelope
 from intercom.names import HUB
 from intercom.wire import envelope
+from intercom.wire.replies import printable, shortened
 
 
 class NoticeWriter:
@@ -30,7 +31,8 @@ class NoticeWriter:
         :param about: id of the message that it speaks of (``reply_to``).
         :param more: payload fields beside ``text``: ``code`` and whatever helps.
         """
-        message_id, payload = self._new_id(), {"text": text, "notice": more}
+        message_id = self._new_id()
+        payload = printable({"text": shortened(text), "notice": more})
         line = envelope.make(
             type="chat",
             message_id=message_id,
@@ -41,5 +43,6 @@ class NoticeWriter:
             timestamp=self._timestamp(),
             reply_to=about,
         )
-        body = json.dumps(payload).encode()
+        # The bytes that stand in the line: their hash is what the line is known by.
+        body = json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
         return Envelope(message_id, HUB, to, about, body, line)

@@ -8,14 +8,15 @@ programs read it too. Lists that could make a line too long are cut, and then
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import accumulate, takewhile
 from typing import Any
 
 import msgspec
 
-from intercom.messages import Beat, Cursor, Fault, Receipt, Reply, Sessions, Welcome
+from intercom.messages import Beat, Cursor, Fault, Progress, Receipt, Reply, Sessions, Welcome
 from intercom.names import ANONYMOUS
-from intercom.wire.envelope import MAX_LINE, PROTOCOL
+from intercom.wire.envelope import MAX_LINE, PROTOCOL, format_timestamp
 
 #: What the hub calls itself in the lines that it writes.
 HUB = "hub"
@@ -76,6 +77,7 @@ class Encoder:
             Welcome: self._welcome,
             Fault: self._fault,
             Receipt: self._receipt,
+            Progress: self._progress,
             Cursor: self._cursor,
             Sessions: self._sessions,
             Beat: self._beat,
@@ -97,7 +99,7 @@ class Encoder:
         return _cut_to_fit(line, ("peers",), MAX_WELCOME)
 
     def _fault(self, reply: Fault) -> bytes:
-        said = {"code": reply.code, "message": _shortened(reply.text)}
+        said = {"code": reply.code, "message": shortened(reply.text)}
         payload = {**said, **reply.details, **said}
         return _written(self._line("error", reply.session, reply.reply_to, payload))
 
@@ -123,12 +125,19 @@ class Encoder:
         payload: dict[str, Any] = {
             "state": reply.state,
             "code": reply.code,
-            "message": _shortened(reply.text),
+            "message": shortened(reply.text),
             "retryable": reply.retryable,
         }
         if reply.nearest:
             payload["nearest"] = reply.nearest
         return _written(self._line("receipt", reply.session, reply.message_id, payload))
+
+    def _progress(self, reply: Progress) -> bytes:
+        payload = {"state": reply.state, "session": reply.recipient}
+        if reply.at is not None:
+            with suppress(ValueError, OverflowError, OSError):  # a file may hold any number
+                payload["at"] = format_timestamp(reply.at)
+        return _encode(self._line("receipt", reply.session, reply.message_id, payload))
 
     def _cursor(self, reply: Cursor) -> bytes:
         generation, offset = reply.position
@@ -161,21 +170,22 @@ def _written(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return _encode(_printable(msgspec.to_builtins(value)))
+        return _encode(printable(msgspec.to_builtins(value)))
 
 
-def _printable(value: Any) -> Any:
+def printable(value: Any) -> Any:
     """The same, with a question mark for what is no character."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_printable(key): _printable(item) for key, item in value.items()}
+        return {printable(key): printable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_printable(item) for item in value]
+        return [printable(item) for item in value]
     return value
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """A sentence cut to :data:`MAX_TEXT` characters."""
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 

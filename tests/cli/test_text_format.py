@@ -162,7 +162,7 @@ def test_a_long_message_is_cut_and_stays_unread(bob: Agent) -> None:
     assert f"| {'y' * 2048}\n" in text
     assert "] cut: 2048 of 5000 bytes are shown\n" in text
     assert "last" not in text
-    assert "\n1 more\n" in text
+    assert "\n1 more, the newest just now\n" in text
     found = re.search(r"see it whole: intercom (.*?); or skip it: intercom (.*)", text)
     assert found is not None
     assert bob.run("poll", "--peek").ok()["count"] == 2

@@ -93,7 +93,7 @@ def test_two_agents_talk_through_a_hub_that_nobody_started(agent: Make) -> None:
     assert sent["level"] in ("disk", "process")
     shown = bob.run("poll").ok()
     assert [one["payload"]["text"] for one in shown["messages"]] == ["`hi` $(bob) 👋\n"]
-    assert shown["messages"] == [sent["envelope"]]
+    assert shown["messages"] == [sent["envelope"] | {"age": "just now"}]
     assert bob.run("poll").ok()["count"] == 0
     assert len(hubs_of(ann)) == 1
 
@@ -154,7 +154,7 @@ def test_a_listener_shows_what_lies_unread_and_then_what_comes(agent: Make) -> N
         assert next_line(ear.stdout)["payload"]["text"] == "before"
         sent = ann.run("send", "--to", "bob", "--text", "live").ok()
         assert sent["live"] == 1
-        assert next_line(ear.stdout) == sent["envelope"]
+        assert next_line(ear.stdout) == sent["envelope"] | {"age": "just now"}
         bob.wait_until(lambda: bob.run("poll", "--peek").ok()["count"] == 0)
 
 

@@ -238,7 +238,7 @@ def test_the_result_of_sending_has_all_its_fields(bob: Agent) -> None:
         "msg_0",
         "bob",
     )
-    assert bob.run("poll").ok()["messages"] == [envelope]
+    assert bob.run("poll").ok()["messages"] == [envelope | {"age": "just now"}]
 
 
 # -- what is read -----------------------------------------------------------------------------

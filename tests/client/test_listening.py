@@ -405,3 +405,35 @@ def test_a_listener_whose_reader_is_gone_does_not_stay(paths: ChannelPaths, hub:
         listener(paths, Audience(), output=writer).run()
     os.close(writer)
     assert time.monotonic() - begun < 5
+
+
+def test_a_line_that_stands_twice_is_shown_once(paths: ChannelPaths, hub: Start) -> None:
+    """An original client wrote it again, and it was acknowledged in between."""
+    ends = iter((100, 200, 300))
+
+    def push(side: Any) -> None:
+        side.welcome(*GRANTED)
+        for message_id in ("msg_1", "msg_1", "msg_2"):
+            side.chat(message_id, "one")
+            side.say("cursor", {"generation": 1, "offset": next(ends)})
+            assert side.read()["type"] == "ack"
+
+    fake = hub(push)
+    audience = Audience()
+    with contextlib.suppress(HubUnavailable):
+        listener(paths, audience, deadline=time.monotonic() + 1).run()
+    fake.finish()
+    assert audience.ids == ["msg_1", "msg_2"]
+
+
+def test_only_so_many_shown_messages_are_remembered(
+    paths: ChannelPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest is forgotten first; and what has no id is never taken for another."""
+    monkeypatch.setattr(listening, "REMEMBERED", 2)
+    audience = Audience()
+    mine = listener(paths, audience)
+    for message_id in ("a", "b", "c", "b", "a", None, None):
+        message = {"type": "chat", "from_session": "bob", "id": message_id}
+        mine._show(json.dumps(message).encode(), message)
+    assert audience.ids == ["a", "b", "c", "a", None, None]

@@ -17,7 +17,7 @@ from intercom.client import outbox
 from intercom.client.dial import connect
 from intercom.client.outbox import Letter, Outcome, compose, deliver, look_up
 from intercom.errors import CannotCreate, HubUnavailable, IntercomError, ProtocolError
-from intercom.paths import ChannelPaths
+from intercom.paths import ChannelPaths, file_level
 from intercom.spool.files import Inbox
 
 Start = Callable[..., Any]
@@ -351,3 +351,52 @@ def test_names_and_ids_are_checked_before_anything_is_sent(
     with pytest.raises(ProtocolError) as caught:
         letter_to(paths, to, message_id=message_id)
     assert caught.value.exit_code == 65
+
+
+# -- durability -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["memory", "process", "disk"])
+def test_a_message_asks_for_its_own_level(paths: ChannelPaths, hub: Start, level: str) -> None:
+    """In its payload; the receipt names what was reached, and offline the append is synced."""
+
+    def serve(side: Any) -> None:
+        side.welcome("receipts")
+        chat = side.read()
+        assert chat["payload"] == {"text": "hello", "durability": level}
+        side.say("receipt", {"state": "stored", "level": level}, chat["id"])
+
+    letter = compose(paths, "me", "bob", {"text": "hello", "durability": level})
+    assert letter.durability == level
+    hub(serve)
+    assert send(paths, letter).level == level
+    letter = compose(paths, "me", "bob", {"text": "hello", "durability": level})
+    offline = outbox.store_offline(paths, letter, HubUnavailable("none"))
+    assert offline.level == file_level(paths.directory)
+
+
+@pytest.mark.parametrize("level", ["", "DISK", 1, True, ["disk"], {}])
+def test_a_level_that_there_is_not_is_refused(paths: ChannelPaths, level: object) -> None:
+    """Before anything is sent, naming the field, as a hub does."""
+    with pytest.raises(ProtocolError) as caught:
+        compose(paths, "me", "bob", {"durability": level})
+    assert caught.value.code == "BAD_ENVELOPE"
+    assert caught.value.details == {"field": "payload.durability"}
+
+
+def test_an_original_hub_cannot_keep_a_level_and_that_is_said(
+    paths: ChannelPaths, hub: Start
+) -> None:
+    """Only where one was asked for."""
+
+    def original(side: Any) -> None:
+        side.welcome_as_original()
+        chat = side.read()
+        with Inbox(paths, "bob") as inbox:
+            inbox.append(json.dumps(chat).encode(), sender="me", message_id=chat["id"])
+        side.read()
+
+    hub(original, original)
+    asked = send(paths, compose(paths, "me", "bob", {"text": "a", "durability": "disk"}))
+    assert "knows no levels" in asked.outdated
+    assert send(paths, compose(paths, "me", "bob", {"text": "b"})).outdated == ""

@@ -19,6 +19,8 @@ from intercom import __version__
 from intercom.hub.registry import FileRegistry, MemoryRegistry
 from intercom.interfaces import IRegistry, IWorker
 from intercom.paths import ChannelPaths
+from intercom.records import Receiver
+from intercom.spool import turns
 
 
 @implementer(IWorker)
@@ -55,6 +57,10 @@ class RegistryContract:
         raise NotImplementedError
 
     def give_token(self, session: str, token: str) -> None:
+        raise NotImplementedError
+
+    def guarded(self) -> set[str]:
+        """Of the sessions a, b and c those for which locks are held."""
         raise NotImplementedError
 
     def setUp(self) -> None:
@@ -126,10 +132,33 @@ class RegistryContract:
         self.settle()
         assert self.successResultOf(late) == "fresh"
 
+    def test_receivers_are_guarded_while_they_are_connected(self) -> None:
+        self.one.publish(["a", "b", "c"])
+        self.one.guard([Receiver("a", 1), Receiver("b")])
+        self.settle()
+        assert self.guarded() == {"a", "b"}
+        self.one.guard([Receiver("b"), Receiver("c", 3)])
+        self.settle()
+        assert self.guarded() == {"b", "c"}
+        self.one.publish(["a", "c"])  # b has left: its locks go at once
+        self.settle()
+        assert self.guarded() == {"c"}
+
+    def test_nobody_is_guarded_after_the_withdrawal(self) -> None:
+        self.one.guard([Receiver("a", 1)])
+        self.one.withdraw()
+        done = self.one.guard([Receiver("a", 1)])
+        self.settle()
+        self.successResultOf(done)
+        assert self.guarded() == set()
+
 
 class MemoryRegistryTests(RegistryContract, SynchronousTestCase):
     def registry(self) -> MemoryRegistry:
         return MemoryRegistry()
+
+    def guarded(self) -> set[str]:
+        return {one.session for one in self.one.guarded}
 
     def published(self) -> Sequence[str] | None:
         return self.one.sessions
@@ -153,6 +182,53 @@ class FileRegistryTests(RegistryContract, SynchronousTestCase):
 
     def settle(self) -> None:
         self.worker.run()
+
+    def guarded(self) -> set[str]:
+        held = {name for name in "abc" if turns.turn_of(self.paths, name) is not None}
+        assert held == {name for name in "abc" if turns.reader_of(self.paths, name) is not None}
+        return held
+
+    def test_who_reads_is_written_into_the_locks_that_are_held_for_it(self) -> None:
+        self.one.guard([Receiver("a", 12)])
+        self.settle()
+        found = turns.turn_of(self.paths, "a")
+        assert found == turns.Holder(12, "connected to the hub", 1000.0)
+
+    def test_whoever_has_the_turn_himself_is_left_alone(self) -> None:
+        """Our own listen takes its turn before it connects."""
+        own = turns.Holder(5, "intercom listen", 900.0)
+        turn = turns.take(self.paths, "a", own)
+        assert turn is not None
+        self.one.guard([Receiver("a", 12), Receiver("b", 13)])
+        self.settle()
+        assert turns.turn_of(self.paths, "a") == own
+        assert turns.reader_of(self.paths, "b") is not None
+        turn.check()
+        turn.close()
+        assert turns.turn_of(self.paths, "a") is None
+        self.one.guard([Receiver("a", 12), Receiver("b", 13)])
+        self.settle()
+        assert self.guarded() == {"a", "b"}
+
+    def test_a_turn_that_was_taken_over_is_given_up(self) -> None:
+        self.one.guard([Receiver("a", 12)])
+        self.settle()
+        own = turns.Holder(5, "intercom listen", 900.0)
+        turn = turns.seize(self.paths, "a", own)
+        self.one.guard([Receiver("a", 5)])
+        self.settle()
+        turn.check()
+        assert turns.turn_of(self.paths, "a") == own
+        turn.close()
+        assert turns.reader_of(self.paths, "a") is None
+
+    def test_a_lock_file_that_is_none_stops_nothing(self) -> None:
+        os.symlink(self.paths.peers, self.paths.turn("a"))
+        os.mkdir(self.paths.turn("b"))
+        done = self.one.guard([Receiver("a"), Receiver("b"), Receiver("c")])
+        self.settle()
+        self.successResultOf(done)
+        assert turns.turn_of(self.paths, "c") is not None
 
     def read(self) -> dict[str, Any]:
         with open(self.paths.peers, "rb") as file:

@@ -1,4 +1,4 @@
-"""What every IRouter promises, held by the hub's core and by a plain one of a hundred lines.
+"""What every IRouter promises, held by the hub's core and by a plain one of two hundred lines.
 
 The plain router knows neither tokens nor cursors nor time; what both do alike is
 the contract, and what the core does beyond it is tested in tests/core.
@@ -6,6 +6,8 @@ the contract, and what the core does beyond it is tested in tests/core.
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +27,7 @@ from intercom.messages import (
     Heartbeat,
     ListSessions,
     Message,
+    Progress,
     Receipt,
     Register,
     SessionRow,
@@ -33,7 +36,18 @@ from intercom.messages import (
     Welcome,
 )
 from intercom.names import EVERYONE
-from intercom.records import Appeared, Batch, Entry, Position, Record, Refused, Written
+from intercom.records import (
+    Appeared,
+    Batch,
+    Entry,
+    Moved,
+    Position,
+    Receiver,
+    Record,
+    Refused,
+    Remembered,
+    Written,
+)
 from intercom.wire import envelope
 from intercom.wire.notices import NoticeWriter
 
@@ -47,6 +61,9 @@ class PlainRouter:
         self.claims: dict[int, Register] = {}
         self.tickets: dict[int, tuple[int, str, str]] = {}
         self.seen_ids: dict[tuple[str, str], int] = {}
+        self.earlier: dict[tuple[str, str], Remembered] = {}
+        self.curious: set[int] = set()
+        self.watches: list[tuple[int, Written, Progress]] = []
 
     @property
     def pending(self) -> int:
@@ -55,6 +72,9 @@ class PlainRouter:
     def claim_of(self, connection: int) -> str | None:
         claim = self.claims.get(connection)
         return claim.speaker if claim else self.names.get(connection)
+
+    def receivers(self, now: float) -> list[Receiver]:
+        return [Receiver(name) for name in self.names.values() if name and now >= 60.0]
 
     def connected(
         self, connection: int, credentials: Credentials, needs_key: bool, now: float
@@ -72,6 +92,8 @@ class PlainRouter:
                 fault = Fault(message.speaker, "SESSION_COLLISION", "taken", message.id)
                 return [fx.Answer(connection, fault), fx.Close(connection)]
             self.claims[connection] = message
+            if "progress" in message.features:
+                self.curious.add(connection)
             return [fx.Admit(connection, None, (str(message.speaker),))]
         if name is None:
             return [fx.Answer(connection, Fault(None, "NOT_REGISTERED", "who?", message.id))]
@@ -93,12 +115,18 @@ class PlainRouter:
             receipt = Receipt(name, message.id, "stored", recipients=1, duplicate=True)
             return [fx.Answer(connection, receipt)]
         others = sorted(n for n in self.names.values() if n and n not in (name, "hub"))
+        targets = others if message.to_session in EVERYONE else [message.to_session]
+        digest = envelope.digest("chat", message.to_session, None, message.payload)
+        earlier = self.earlier.get((name, message.id))
+        if earlier is not None and earlier.digest != digest:
+            receipt = Receipt(name, message.id, "refused", code="MESSAGE_ID_REUSE")
+            return [fx.Answer(connection, receipt)]
         effects: list[fx.Effect] = []
-        for target in others if message.to_session in EVERYONE else [message.to_session]:
+        for target in targets if earlier is None else earlier.inboxes:
             ticket = len(self.seen_ids) * 100 + len(effects) + 1
             self.tickets[ticket] = (connection, name, message.id)
-            digest = envelope.digest("chat", target, None, message.payload)
-            entry = Entry(ticket, target, message.line, name, message.id, digest, "disk")
+            level = message.durability or "disk"
+            entry = Entry(ticket, target, message.line, name, message.id, digest, level)
             effects.append(fx.AppendEntry(entry))
         self.seen_ids[name, message.id] = len(effects)
         return effects
@@ -136,6 +164,34 @@ class PlainRouter:
             for number, name in self.names.items():
                 if name == outcome.inbox:
                     effects += [fx.Push(number, record.line) for record in records]
+                    effects += [
+                        fx.NotePushed(name, outcome.generation, record.start, record.end)
+                        for record in records
+                    ]
+            if isinstance(outcome, Written):
+                effects += self._watch(outcome)
+        return effects
+
+    def _watch(self, written: Written) -> list[fx.Effect]:
+        number, name, message_id = self.tickets[written.ticket]
+        if number not in self.curious:
+            return []
+        step = Progress(name, message_id, "pushed", written.inbox)
+        self.watches.append((number, written, step))
+        return [fx.Answer(number, step)] if written.inbox in self.names.values() else []
+
+    def remembered(self, messages: Sequence[Remembered], now: float) -> list[fx.Effect]:
+        self.earlier = {(m.sender, m.message_id): m for m in messages}
+        return []
+
+    def moved(self, moves: Sequence[Moved], now: float) -> list[fx.Effect]:
+        effects: list[fx.Effect] = []
+        for move in moves:
+            for number, written, step in list(self.watches):
+                if written.inbox == move.inbox and written.record.end <= move.end:
+                    told = Progress(step.session, step.message_id, move.state, move.inbox, move.at)
+                    effects.append(fx.Answer(number, told))
+                    self.watches.remove((number, written, step))
         return effects
 
     def stored(self, tickets: Sequence[int], level: str, now: float) -> list[fx.Effect]:
@@ -186,6 +242,21 @@ class PlainRouter:
     def desk_read(self, position: Position, now: float) -> list[fx.Effect]:
         return []
 
+    def begun(self, connection: int, now: float) -> list[fx.Effect]:
+        return []
+
+    def expired(self, inbox: str, records: Sequence[Record], now: float) -> list[fx.Effect]:
+        ids: dict[str, list[str]] = {}
+        for record in records:
+            found = envelope.identify(record.line)
+            if found is not None and found.sender in self.names.values():
+                ids.setdefault(found.sender, []).append(found.message_id)
+        effects: list[fx.Effect] = []
+        for sender, lost in ids.items():
+            notice = {"code": "EXPIRED", "session": inbox, "count": len(lost), "ids": lost[:20]}
+            effects += self._route(0, "hub", _notice(sender, "expired", lost[0], notice))
+        return effects
+
     def tick(self, now: float) -> list[fx.Effect]:
         return []
 
@@ -193,7 +264,8 @@ class PlainRouter:
         return [fx.Close(number) for number in self.names]
 
 
-_notice = NoticeWriter("test", lambda: "notice", lambda: "now")
+_numbers = itertools.count()
+_notice = NoticeWriter("test", lambda: f"notice-{next(_numbers)}", lambda: "now")
 
 
 @pytest.fixture(params=["core", "plain"])
@@ -203,9 +275,19 @@ def router(request: pytest.FixtureRequest) -> Any:
     return PlainRouter()
 
 
-def join(router: Any, number: int, session: str) -> None:
+def test_those_who_stay_and_receive_are_receivers(router: Any) -> None:
+    """One that has just come may be an original client that only sends."""
+    join(router, 1, "ada")
+    join(router, 2, "bob", "cursor")
+    assert router.receivers(0.0) == []
+    assert [one.session for one in router.receivers(60.0)] == ["ada", "bob"]
+    router.disconnected(1, 61.0)
+    assert [one.session for one in router.receivers(62.0)] == ["bob"]
+
+
+def join(router: Any, number: int, session: str, *features: str) -> None:
     router.connected(number, Credentials(), False, 0.0)
-    (admit,) = router.submit(number, Register("r", session, ("receipts",)), 0.0)
+    (admit,) = router.submit(number, Register("r", session, ("receipts", *features)), 0.0)
     assert isinstance(admit, fx.Admit)
     assert router.claim_of(number) == session
     (welcome,) = told(router.admitted(number, None, 0.0), number)
@@ -216,8 +298,8 @@ def told(effects: list[fx.Effect], number: int) -> list[Any]:
     return [e.reply for e in effects if isinstance(e, fx.Answer) and e.connection == number]
 
 
-def chat(message_id: str, to: str, speaker: str | None = None) -> Envelope:
-    return Envelope(message_id, speaker, to, None, b"{}", b'{"type":"chat"}')
+def chat(message_id: str, to: str, speaker: str | None = None, level: str | None = None) -> Any:
+    return Envelope(message_id, speaker, to, None, b"{}", b'{"type":"chat"}', durability=level)
 
 
 def entries(effects: list[fx.Effect]) -> list[Entry]:
@@ -241,6 +323,59 @@ def test_a_message_is_appended_then_pushed_then_told_stored(router: Any) -> None
     (receipt,) = told(router.stored([entry.ticket], "disk", 1.0), 1)
     assert (receipt.message_id, receipt.state, receipt.level) == ("m", "stored", "disk")
     assert router.pending == 0
+
+
+def test_a_message_is_stored_as_safely_as_it_asks(router: Any) -> None:
+    join(router, 1, "ada")
+    (entry,) = entries(router.submit(1, chat("m", "bob", level="process"), 1.0))
+    assert entry.level == "process"
+
+
+def test_what_is_pushed_is_noted(router: Any) -> None:
+    join(router, 1, "ada")
+    join(router, 2, "bob")
+    (entry,) = entries(router.submit(1, chat("m", "bob"), 1.0))
+    written = router.written([Written(entry.ticket, "bob", Record(7, 9, entry.line), 3)], 1.0)
+    assert fx.NotePushed("bob", 3, 7, 9) in written
+
+
+def test_a_sender_that_wants_to_know_hears_how_far_its_message_comes(router: Any) -> None:
+    join(router, 1, "ada", "progress")
+    join(router, 2, "bob")
+    (entry,) = entries(router.submit(1, chat("m", "bob"), 1.0))
+    written = router.written([Written(entry.ticket, "bob", Record(0, 9, entry.line), 1)], 1.0)
+    assert told(written, 1) == [Progress("ada", "m", "pushed", "bob")]
+    read = Moved("bob", "read", 1, 0, 9, 5.5)
+    assert told(router.moved([read], 1.0), 1) == [Progress("ada", "m", "read", "bob", 5.5)]
+    assert router.moved([read], 1.0) == []
+
+
+def test_a_sender_that_did_not_ask_hears_nothing_of_it(router: Any) -> None:
+    join(router, 1, "ada")
+    join(router, 2, "bob")
+    (entry,) = entries(router.submit(1, chat("m", "bob"), 1.0))
+    written = router.written([Written(entry.ticket, "bob", Record(0, 9, entry.line), 1)], 1.0)
+    assert told(written, 1) == []
+    assert router.moved([Moved("bob", "read", 1, 0, 9, 5.5)], 1.0) == []
+
+
+def test_a_retry_of_what_an_earlier_hub_stored_asks_the_inboxes_of_then(router: Any) -> None:
+    digest = envelope.digest("chat", "*", None, b"{}")
+    earlier = Remembered("ada", "m", digest, ("bob", "eve"), 3.0)
+    assert router.remembered([earlier], 0.0) == []
+    join(router, 1, "ada")
+    join(router, 2, "newcomer")
+    effects = router.submit(1, chat("m", "*"), 1.0)
+    assert [entry.inbox for entry in entries(effects)] == ["bob", "eve"]
+    assert told(effects, 1) == []
+
+
+def test_an_id_that_an_earlier_hub_knew_is_refused_for_other_content(router: Any) -> None:
+    router.remembered([Remembered("ada", "m", b"other", ("bob",), 3.0)], 0.0)
+    join(router, 1, "ada")
+    effects = router.submit(1, chat("m", "bob"), 1.0)
+    assert entries(effects) == []
+    assert told(effects, 1)[0].code == "MESSAGE_ID_REUSE"
 
 
 def test_a_refused_entry_is_told_and_pushed_to_nobody(router: Any) -> None:
@@ -312,6 +447,8 @@ def test_connections_that_are_gone_are_ignored(router: Any) -> None:
     assert router.drained(9, 0.0) == []
     assert router.seen({}, 0.0) == []
     assert router.forgotten(["nobody"], 0.0) == []
+    assert router.remembered([], 0.0) == []
+    assert router.moved([Moved("nobody", "read", 1, 0, 9, 5.5)], 0.0) == []
     assert router.tick(0.0) == []
 
 
@@ -330,3 +467,35 @@ def test_closing_closes_every_connection(router: Any) -> None:
     join(router, 2, "bob")
     closed = {e.connection for e in router.closing(0.0) if isinstance(e, fx.Close)}
     assert closed == {1, 2}
+
+
+def test_senders_hear_of_messages_that_nobody_read_in_time(router: Any) -> None:
+    """One notice each, however many were dropped; a stranger gets none."""
+    join(router, 1, "ada")
+    join(router, 2, "bob")
+    senders = [("ada", "a1"), ("bob", "b1"), ("ada", "a2"), ("stranger", "s1")]
+    lines = [
+        envelope.make(
+            type="chat",
+            message_id=message_id,
+            from_session=sender,
+            to_session="eve",
+            channel="test",
+            payload={},
+            timestamp="now",
+        )
+        for sender, message_id in senders
+    ]
+    lost = [Record(0, 1, line) for line in lines]
+    told = {entry.inbox: entry for entry in entries(router.expired("eve", lost, 1.0))}
+    assert sorted(told) == ["ada", "bob"]
+    assert {entry.sender for entry in told.values()} == {"hub"}
+    notice = json.loads(told["ada"].line)["payload"]["notice"]
+    assert notice == {"code": "EXPIRED", "session": "eve", "count": 2, "ids": ["a1", "a2"]}
+    assert router.expired("eve", [], 1.0) == []
+
+
+def test_a_line_that_begins_is_taken_note_of_and_no_more(router: Any) -> None:
+    router.connected(1, Credentials(), False, 0.0)
+    assert router.begun(1, 0.5) == router.begun(99, 0.5) == []
+    assert router.claim_of(1) is None

@@ -20,8 +20,20 @@ from zope.interface.verify import verifyObject
 from intercom.errors import IntercomError, StalePosition
 from intercom.interfaces import ISpool, ISpoolListener
 from intercom.paths import ChannelPaths
-from intercom.records import Appeared, Entry, Position, Refused, Written
+from intercom.records import (
+    Appeared,
+    Entry,
+    Moved,
+    Outcome,
+    Position,
+    Refused,
+    Remembered,
+    Shifted,
+    Span,
+    Written,
+)
 from intercom.spool.calls import FileCalls
+from intercom.spool.files import Inbox
 from intercom.spool.memory import MemorySpool
 from intercom.spool.threaded import ThreadedSpool
 from intercom.spool.watch import INTERVAL
@@ -55,18 +67,20 @@ class Recorder:
     """Keeps what it is told, and minds the promises about it."""
 
     def __init__(self) -> None:
-        self.outcomes: list[Written | Refused | Appeared] = []
+        self.outcomes: list[Outcome] = []
         self.safe: dict[int, str] = {}
         self.unsafe: dict[int, str] = {}
         self.sightings: list[dict[str, float | None]] = []
         self.gone: list[str] = []
+        self.memories: list[Remembered] = []
+        self.moves: list[Moved] = []
         self.log: list[str] = []
         self.decided: dict[int, Written | Refused] = {}
 
-    def written(self, outcomes: Sequence[Written | Refused | Appeared]) -> None:
+    def written(self, outcomes: Sequence[Outcome]) -> None:
         self.log.append("written")
         for outcome in outcomes:
-            if not isinstance(outcome, Appeared):
+            if not isinstance(outcome, Appeared | Shifted):
                 assert outcome.ticket not in self.decided, outcome
                 self.decided[outcome.ticket] = outcome
         self.outcomes += outcomes
@@ -85,6 +99,14 @@ class Recorder:
             assert ticket not in self.safe
             self.unsafe[ticket] = text
 
+    def remembered(self, messages: Sequence[Remembered]) -> None:
+        assert not self.sightings, "what earlier hubs stored comes before who is known"
+        self.memories += messages
+
+    def moved(self, moves: Sequence[Moved]) -> None:
+        assert all(move.start < move.end for move in moves), moves
+        self.moves += moves
+
     def seen(self, sessions: dict[str, float | None]) -> None:
         self.sightings.append(sessions)
 
@@ -99,6 +121,9 @@ class Recorder:
                 short.append(outcome.ticket)
             elif isinstance(outcome, Refused):
                 short.append((outcome.ticket, outcome.code))
+            elif isinstance(outcome, Shifted):
+                if outcome.stays:
+                    short.append((outcome.generation, outcome.into, outcome.stays))
             else:
                 short += [record.line for record in outcome.records]
         self.outcomes = []
@@ -120,6 +145,18 @@ class SpoolContract:
 
     def others_append(self, data: bytes) -> None:
         """Append to bob's inbox as another program does."""
+        raise NotImplementedError
+
+    def others_commit(self, position: Position, state: str) -> None:
+        """Commit a position of bob's inbox as another program of ours does."""
+        raise NotImplementedError
+
+    def others_reset(self) -> None:
+        """Empty bob's inbox as another program does."""
+        raise NotImplementedError
+
+    def reopen(self) -> None:
+        """Open another spool on what the one before it left, telling a new listener."""
         raise NotImplementedError
 
     def others_forget(self) -> None:
@@ -171,6 +208,22 @@ class SpoolContract:
         self.run_all()
         self.pass_time(2.5)
         self.successResultOf(closed)
+
+    def begin_again(self: Any) -> None:
+        """Close the spool; another one tells another listener."""
+        self.now(self.spool.close())
+        self.listener = Recorder()
+        self.reopen()
+
+    def moved(self: Any) -> list[tuple[Any, ...]]:
+        """What was told to have moved, in short; then forgets."""
+        self.pass_time(3.0)
+        short = [
+            (one.inbox, one.state, one.generation, one.start, one.end)
+            for one in self.listener.moves
+        ]
+        self.listener.moves = []
+        return short
 
     def append(self: Any, *entries: Entry) -> list[Any]:
         self.spool.append(entries)
@@ -394,12 +447,170 @@ class SpoolContract:
         for answer in answers[4:]:
             self.assertEqual(self.refusal(answer, StalePosition).code, "STALE_POSITION")
 
-    def test_an_inbox_is_emptied_only_when_all_of_it_is_read(self: Any) -> None:
+    def test_a_message_that_stands_twice_is_read_once(self: Any) -> None:
         self.open()
         self.append(entry(1), entry(2))
+        self.others_append(entry(1).line + b"\n" + line("m1", "other") + b"\n" + line("m3") + b"\n")
+        self.pass_time(3.0)
+        lines = [entry(n).line for n in (1, 2)] + [line("m1", "other"), line("m3")]
+        batch = self.now(self.spool.read("bob", None, 1 << 20))
+        self.assertEqual([record.line for record in batch.records], lines)
+        size = len(entry(1).line) + 1
+        place = (2 * size, 3 * size)
+        self.assertEqual([span[:2] for span in batch.repeated], [place])
+        self.assertIsInstance(batch.repeated[0], Span)
+        # Wherever one begins behind the first of the two.
+        batch = self.now(self.spool.read("bob", Position(1, 2 * size), size))
+        self.assertEqual((batch.records, batch.next.offset), ([], 3 * size))
+        self.assertEqual([span[:2] for span in batch.repeated], [place])
+
+    # -- what became of messages --------------------------------------------------------------
+
+    def test_commits_of_every_state_are_told_as_they_happened(self: Any) -> None:
+        self.open()
+        self.append(*(entry(n) for n in range(6)))
+        size = len(entry(0).line) + 1
+        at = [Position(1, n * size) for n in range(7)]
+        for place, state, stored in (
+            (at[2], "shown", at[0]),  # it moves nothing
+            (at[1], "shown", at[0]),  # and is told once
+            (at[1], "read", at[1]),
+            (at[1], "read", at[1]),
+            (at[3], "shown", at[1]),  # what was not shown before
+            (at[4], "skipped", at[4]),
+            (at[5], "read", at[5]),
+            (at[3], "shown", at[5]),
+        ):
+            answer = self.spool.commit("bob", place, state)
+            self.assertEqual(self.now(answer), stored)
+        expected = [("shown", 0, 2), ("read", 0, 1), ("shown", 2, 3), ("skipped", 1, 4)]
+        expected.append(("read", 4, 5))
+        self.assertEqual(
+            self.moved(),
+            [("bob", state, 1, start * size, end * size) for state, start, end in expected],
+        )
+        for state in ("shown", "skipped"):
+            self.refusal(self.spool.commit("bob", Position(2, 0), state), StalePosition)
+            self.refusal(self.spool.commit("bob", Position(1, 3), state), StalePosition)
+        self.assertEqual(self.moved(), [])
+
+    def test_commits_that_gather_keep_their_order_and_their_states(self: Any) -> None:
+        self.open()
+        self.append(*(entry(n) for n in range(6)))
+        size = len(entry(0).line) + 1
+        wanted = [(1, "read"), (2, "read"), (3, "read"), (4, "skipped"), (5, "shown"), (5, "read")]
+        answers = [self.spool.commit("bob", Position(1, n * size), how) for n, how in wanted]
+        self.pass_time(0.5)
+        stored = [self.successResultOf(answer).offset // size for answer in answers]
+        self.assertEqual(stored, [1, 2, 3, 4, 4, 5])
+        ends = [(move[1], move[3] // size, move[4] // size) for move in self.moved()]
+        self.assertEqual(ends[-3:], [("skipped", 3, 4), ("shown", 4, 5), ("read", 4, 5)])
+        # Reads in a row are one or several events, which together say the same.
+        reads = ends[:-3]
+        self.assertEqual([reads[0][1], reads[-1][2]], [0, 3])
+        self.assertEqual({how for how, _, _ in reads}, {"read"})
+        self.assertEqual([end for _, _, end in reads[:-1]], [start for _, start, _ in reads[1:]])
+
+    def test_what_others_commit_is_told_in_order_and_once(self: Any) -> None:
+        self.open()
+        self.append(*(entry(n) for n in range(4)))
+        size = len(entry(0).line) + 1
+        self.others_commit(Position(1, 2 * size), "shown")
+        self.others_commit(Position(1, size), "read")
+        self.now(self.spool.commit("bob", Position(1, 2 * size)))
+        self.others_commit(Position(1, 3 * size), "skipped")
+        self.assertEqual(
+            self.moved(),
+            [
+                ("bob", "shown", 1, 0, 2 * size),
+                ("bob", "read", 1, 0, size),
+                ("bob", "read", 1, size, 2 * size),
+                ("bob", "skipped", 1, 2 * size, 3 * size),
+            ],
+        )
+        self.begin_again()
+        self.assertEqual(self.moved(), [])  # it is no news
+
+    def test_what_was_pushed_may_be_noted_at_any_time(self: Any) -> None:
+        self.open()
+        self.append(entry(1))
+        self.assertIsNone(self.spool.pushed("bob", 1, 0, len(entry(1).line) + 1))
+        self.assertIsNone(self.spool.pushed("eve", 1, 0, 10))
+        self.assertEqual(self.append(entry(2)), [2])
+
+    # -- what earlier hubs stored -------------------------------------------------------------
+
+    def test_what_earlier_hubs_stored_is_told_and_stored_no_second_time(self: Any) -> None:
+        self.open()
+        self.append(entry(1), entry(2), entry(3, message_id="m2", inbox="eve"))
+        self.begin_again()
+        told = [(one.sender, one.message_id, set(one.inboxes)) for one in self.listener.memories]
+        self.assertEqual(told, [("ann", "m1", {"bob"}), ("ann", "m2", {"bob", "eve"})])
+        self.assertEqual(self.listener.memories[0].digest, entry(1).digest)
+        self.assertTrue(all(one.age >= 0 for one in self.listener.memories))
+        again = [entry(4, message_id="m1"), entry(5, message_id="m2", inbox="eve")]
+        self.append(
+            *again, entry(6, "other", message_id="m2"), entry(7, message_id="m1", inbox="eve")
+        )
+        decided = self.listener.decided
+        self.assertEqual([decided[n].duplicate for n in (4, 5, 7)], [True, True, False])
+        self.assertEqual(decided[6].code, "MESSAGE_ID_REUSE")
+        self.pass_time(1.5)
+        self.assertEqual(self.listener.safe, dict.fromkeys((4, 5, 7), "disk"))
+        self.assertEqual(len(self.now(self.spool.read("bob", None, 9999)).records), 2)
+
+    def test_an_id_stays_spent_when_its_message_was_read_and_taken_out(self: Any) -> None:
+        self.open()
+        self.append(entry(1))
+        self.now(self.spool.commit("bob", Position(1, len(entry(1).line) + 1)))
+        self.assertTrue(self.now(self.spool.compact("bob")))
+        self.see_the_id_spent()
+
+    def test_an_id_stays_spent_when_the_inbox_was_reset(self: Any) -> None:
+        self.open()
+        self.now(self.spool.enrol("bob"))
+        self.append(entry(1))
+        self.others_reset()
+        self.see_the_id_spent()
+
+    def see_the_id_spent(self: Any) -> None:
+        """Of m1, which stands nowhere any more."""
+        self.append(entry(2, message_id="m1"), entry(3, "other", message_id="m1"), entry(4))
+        self.assertTrue(self.listener.decided[2].duplicate)
+        self.assertEqual(self.listener.decided[3].code, "MESSAGE_ID_REUSE")
+        self.begin_again()
+        self.append(entry(5, message_id="m1"))
+        self.assertTrue(self.listener.decided[5].duplicate)
+        batch = self.now(self.spool.read("bob", Position(2, 0), 9999))
+        self.assertEqual([record.line for record in batch.records], [entry(4).line])
+
+    def test_what_is_read_is_taken_out_and_the_unread_begins_a_generation(self: Any) -> None:
+        self.open()
+        self.append(entry(1), entry(2))
+        self.listener.told()
         size = len(entry(1).line) + 1
         self.assertFalse(self.now(self.spool.compact("bob")))
         self.now(self.spool.commit("bob", Position(1, size)))
+        self.assertTrue(self.now(self.spool.compact("bob")))
+        for start in (None, Position(1, 0), Position(1, size)):
+            batch = self.now(self.spool.read("bob", start, 1 << 20))
+            self.assertEqual((batch.start, batch.next), (Position(2, 0), Position(2, size)))
+            self.assertEqual([record.line for record in batch.records], [entry(2).line])
+        # Who knows a place from before the compaction finds it.
+        batch = self.now(self.spool.read("bob", Position(1, 2 * size), 1 << 20))
+        self.assertEqual((batch.start, batch.records), (Position(2, size), []))
+        self.assertEqual(self.now(self.spool.commit("bob", Position(1, size))), Position(2, 0))
+        self.spool.append([entry(3)])
+        self.run_all()
+        # what is left has other places, and is not told again
+        self.assertEqual(self.listener.told(), [(1, 2, ((size, 2 * size),)), 3])
+        self.assertEqual(self.listener.decided[3].record.start, size)
+        self.assertEqual(self.now(self.spool.commit("bob", Position(2, size))), Position(2, size))
+
+    def test_an_inbox_that_is_read_is_emptied(self: Any) -> None:
+        self.open()
+        self.append(entry(1), entry(2))
+        size = len(entry(1).line) + 1
         self.assertFalse(self.now(self.spool.compact("bob")))
         self.now(self.spool.commit("bob", Position(1, 2 * size)))
         self.assertTrue(self.now(self.spool.compact("bob")))
@@ -409,7 +620,76 @@ class SpoolContract:
         self.assertEqual((written.generation, written.record.start), (2, 0))
         batch = self.now(self.spool.read("bob", Position(1, 2 * size), 1 << 20))
         self.assertEqual((batch.start, len(batch.records)), (Position(2, 0), 1))
-        self.refusal(self.spool.commit("bob", Position(1, size)), StalePosition)
+        self.assertEqual(self.now(self.spool.commit("bob", Position(1, size))), Position(2, 0))
+
+    # -- keeping no longer --------------------------------------------------------------------
+
+    def expire(self: Any, keep_bytes: int | None, older_than: float | None) -> list[bytes]:
+        """The lines of bob's that are dropped unread."""
+        answer = self.spool.expire("bob", keep_bytes, older_than)
+        return [record.line for record in self.now(answer)]
+
+    def left(self: Any) -> list[bytes]:
+        batch = self.now(self.spool.read("bob", None, 1 << 20))
+        return [record.line for record in batch.records]
+
+    def test_an_inbox_keeps_the_newest_of_its_messages(self: Any) -> None:
+        self.open()
+        entries = [entry(n) for n in range(3)]
+        self.append(*entries)
+        size = len(entries[0].line) + 1
+        self.assertEqual(self.expire(3 * size, None), [])
+        self.assertEqual(self.expire(3 * size + 1, None), [])
+        self.assertEqual(self.expire(3 * size - 1, None), [entries[0].line])
+        self.assertEqual(self.left(), [entries[1].line, entries[2].line])
+        self.assertEqual(self.append(entry(7)), [(1, 2, ((size, 3 * size),)), 7])
+        self.assertEqual(self.expire(0, None), [entries[1].line, entries[2].line, entry(7).line])
+        self.assertEqual(self.left(), [])
+
+    def test_an_inbox_keeps_nothing_that_is_too_old(self: Any) -> None:
+        """A message whose time nobody can read is not old."""
+        self.open()
+        old = [line(f"old{n}").replace(b'"t"', b'"1960-01-01T00:00:00+00:00"') for n in (1, 2)]
+        self.others_append(old[0] + b"\n")
+        self.append(entry(1))
+        self.others_append(old[1] + b"\n")
+        self.append(entry(2))
+        self.assertEqual(self.expire(None, 3600.0), old)
+        self.assertEqual(self.left(), [entry(1).line, entry(2).line])
+        self.assertEqual(self.expire(None, None), [])
+
+    def test_what_was_read_goes_without_a_word(self: Any) -> None:
+        self.open()
+        self.append(entry(0), entry(1))
+        size = len(entry(0).line) + 1
+        self.now(self.spool.commit("bob", Position(1, size)))
+        self.assertEqual(self.expire(size, None), [])
+        self.assertEqual(self.left(), [entry(1).line])
+        self.assertEqual(self.expire(size - 1, None), [entry(1).line])
+
+    def test_what_was_dropped_is_known_all_the_same(self: Any) -> None:
+        """A repetition of it is none the less one."""
+        self.open()
+        self.append(entry(1))
+        self.expire(0, None)
+        self.listener.told()
+        self.append(entry(2, message_id="m1", text="hi"))
+        self.assertTrue(self.listener.decided[2].duplicate)
+
+    def test_all_inboxes_are_listed(self: Any) -> None:
+        self.open()
+        self.assertEqual(self.now(self.spool.list_inboxes()), [])
+        self.append(entry(1), entry(2, inbox="eve"))
+        self.assertEqual(sorted(self.now(self.spool.list_inboxes())), ["bob", "eve"])
+        self.assertEqual(self.now(self.spool.expire("nobody", 0, 0.0)), [])
+        self.assertEqual(sorted(self.now(self.spool.list_inboxes())), ["bob", "eve"])
+
+    def test_a_spool_that_is_closed_drops_nothing(self: Any) -> None:
+        self.open()
+        self.append(entry(1))
+        self.now(self.spool.close())
+        for answer in (self.spool.expire("bob", 0, None), self.spool.list_inboxes()):
+            self.assertEqual(self.refusal(answer, IntercomError).code, "SHUTTING_DOWN")
 
     # -- closing ------------------------------------------------------------------------------
 
@@ -491,6 +771,12 @@ class ThreadedSpoolTests(SpoolContract, SynchronousTestCase):
         with open(self.paths.inbox("bob"), "ab") as file:
             file.write(data)
 
+    def others_commit(self, position: Position, state: str) -> None:
+        Inbox(self.paths, "bob").commit(position, state=state)
+
+    def others_reset(self) -> None:
+        os.truncate(self.paths.inbox("bob"), 0)
+
     def others_forget(self) -> None:
         self.clock.advance(INTERVAL)  # no inotify with this clock
         self.run_all()
@@ -520,6 +806,7 @@ class MemorySpoolTests(SpoolContract, SynchronousTestCase):
         before = self.spool
         self.make()
         self.spool.inboxes, self.spool.known = before.inboxes, before.known
+        self.spool.history = before.remembered()
         self.open()
 
     def run_all(self) -> None:
@@ -527,6 +814,12 @@ class MemorySpoolTests(SpoolContract, SynchronousTestCase):
 
     def others_append(self, data: bytes) -> None:
         self.spool.others_append("bob", data)
+
+    def others_commit(self, position: Position, state: str) -> None:
+        self.spool.others_commit("bob", position, state)
+
+    def others_reset(self) -> None:
+        self.spool.inbox("bob").reset()
 
     def others_forget(self) -> None:
         self.spool.others_forget("bob")
@@ -539,6 +832,10 @@ class MemorySpoolTests(SpoolContract, SynchronousTestCase):
 
     def break_syncs(self) -> None:
         self.spool.sync_failure = "the disk is broken"
+
+    def test_what_was_pushed_can_be_looked_at(self: Any) -> None:
+        self.spool.pushed("bob", 1, 0, 9)
+        self.assertEqual(self.spool.pushes, [("bob", 1, 0, 9)])
 
 
 class ClockedMemorySpoolTests(MemorySpoolTests):

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from core_scene import Scene, answers, batch, chat, kinds, one, pushes
 
 from intercom.core import effects as fx
-from intercom.core.hub import HubCore
 from intercom.errors import ProtocolError, SpoolError
 from intercom.messages import (
     Ack,
     Auth,
     Beat,
-    Credentials,
     Cursor,
-    Envelope,
     Fault,
     Heartbeat,
     ListSessions,
@@ -29,116 +25,7 @@ from intercom.messages import (
     Unregister,
     Welcome,
 )
-from intercom.records import Appeared, Batch, Position, Record, Refused, Written
-from intercom.wire import envelope as wire
-from intercom.wire.notices import NoticeWriter
-
-
-class Scene:
-    """A core and the little that a shell would do for it, step by step."""
-
-    def __init__(self, durability: str = "disk", key: str | None = None) -> None:
-        self.notices = itertools.count(1)
-        notice = NoticeWriter("c", lambda: f"notice-{next(self.notices)}", lambda: "now")
-        self.core = HubCore(durability, wire.digest, wire.identify, notice, key)
-        self.now = 1000.0
-        self.tokens: dict[str, str] = {}
-        self.sizes: dict[str, int] = {}
-        self.numbers = 0
-
-    def connect(self, needs_key: bool = False) -> int:
-        self.numbers += 1
-        self.core.connected(self.numbers, Credentials(uid=1, pid=2), needs_key, self.now)
-        return self.numbers
-
-    def say(self, connection: int, message: Any) -> list[fx.Effect]:
-        return self.core.submit(connection, message, self.now)
-
-    def admit(self, effects: Iterable[fx.Effect]) -> list[fx.Effect]:
-        """Do what each Admit asks."""
-        out: list[fx.Effect] = []
-        for effect in effects:
-            if isinstance(effect, fx.Admit):
-                token = self.tokens.get(effect.token_of) if effect.token_of else None
-                out += self.core.admitted(effect.connection, token, self.now)
-            else:
-                out.append(effect)
-        return out
-
-    def join(self, session: str, *features: str, **options: Any) -> int:
-        """Connect and register; its inbox is empty and read to the end."""
-        number = self.connect()
-        register = Register("r", session, tuple(features), **options)
-        effects = self.admit(self.say(number, register))
-        assert one(effects, fx.Answer, number, Welcome), effects
-        if any(isinstance(e, fx.ReadInbox) for e in effects):
-            end = Position(1, self.sizes.get(session, 0))
-            self.core.inbox_read(number, Batch(end, [], end, True, []), self.now)
-        return number
-
-    def write(self, effects: Iterable[fx.Effect], **how: Any) -> list[fx.Effect]:
-        """Append what is asked, and report it written."""
-        outcomes = []
-        for effect in effects:
-            if isinstance(effect, fx.AppendEntry):
-                entry = effect.entry
-                outcomes.append(
-                    Written(entry.ticket, entry.inbox, self.grow(entry.inbox, entry.line), 1, **how)
-                )
-        return self.core.written(outcomes, self.now)
-
-    def grow(self, inbox: str, line: bytes) -> Record:
-        start = self.sizes.get(inbox, 0)
-        end = self.sizes[inbox] = start + len(line) + 1
-        return Record(start, end, line)
-
-    def store(self, effects: Iterable[fx.Effect], level: str = "disk") -> list[fx.Effect]:
-        """Report what was appended as safe."""
-        tickets = [e.entry.ticket for e in effects if isinstance(e, fx.AppendEntry)]
-        return self.core.stored(tickets, level, self.now)
-
-
-def chat(
-    sender: str | None, to: str, message_id: str = "m1", text: str = "hi", **fields: Any
-) -> Envelope:
-    """A chat as the dialect would decode it."""
-    line = wire.make(
-        type="chat",
-        message_id=message_id,
-        from_session=sender or "x",
-        to_session=to,
-        channel="c",
-        payload={"text": text},
-        timestamp="2026-01-01T00:00:00.000000+00:00",
-    )
-    payload = b'{"text":"' + text.encode() + b'"}'
-    return Envelope(message_id, sender, to, fields.pop("reply_to", None), payload, line, **fields)
-
-
-def answers(effects: Iterable[fx.Effect], connection: int, kind: type = object) -> list[Any]:
-    """What a connection is told."""
-    return [
-        e.reply
-        for e in effects
-        if isinstance(e, fx.Answer) and e.connection == connection and isinstance(e.reply, kind)
-    ]
-
-
-def one(effects: Iterable[fx.Effect], effect: type, connection: int, kind: type) -> Any:
-    """The only such answer."""
-    found = answers(effects, connection, kind)
-    assert len(found) == 1, found
-    return found[0]
-
-
-def pushes(effects: Iterable[fx.Effect], connection: int) -> list[bytes]:
-    """What is pushed to a connection."""
-    return [e.line for e in effects if isinstance(e, fx.Push) and e.connection == connection]
-
-
-def kinds(effects: Iterable[fx.Effect], kind: type) -> list[Any]:
-    return [e for e in effects if isinstance(e, kind)]
-
+from intercom.records import Appeared, Batch, Position, Receiver, Record, Refused, Written
 
 # -- registering
 
@@ -632,12 +519,6 @@ def test_a_line_that_others_appended_is_pushed_and_its_retry_is_a_duplicate() ->
 # -- backlog, cursors, slow readers
 
 
-def batch(scene: Scene, inbox: str, lines: list[bytes], at_end: bool = True) -> Batch:
-    start = Position(1, scene.sizes.get(inbox, 0))
-    records = [scene.grow(inbox, line) for line in lines]
-    return Batch(start, records, Position(1, scene.sizes.get(inbox, 0)), at_end, [])
-
-
 def test_a_receiver_with_a_cursor_gets_its_backlog_first() -> None:
     scene = Scene()
     bob = scene.connect()
@@ -747,14 +628,14 @@ def test_an_unreadable_inbox_is_tried_again() -> None:
     assert kinds(scene.core.tick(scene.now + 2), fx.ReadInbox) == []  # one is under way
 
 
-def test_an_ack_moves_the_stored_position_and_shown_does_not() -> None:
+@pytest.mark.parametrize("state", ["shown", "read"])
+def test_an_ack_tells_the_spool_what_became_of_the_lines(state: Any) -> None:
     scene = Scene()
     ada, bob = scene.join("ada"), scene.join("bob", "cursor")
     scene.write(scene.say(ada, chat("ada", "bob")))
     position = Position(1, scene.sizes["bob"])
-    assert scene.say(bob, Ack(position, "shown", "a")) == []
-    assert scene.say(bob, Ack(position, "read", "a")) == [
-        fx.CommitPosition(bob, "bob", position, "a")
+    assert scene.say(bob, Ack(position, state, "a")) == [
+        fx.CommitPosition(bob, "bob", position, "a", state)
     ]
 
 
@@ -774,6 +655,27 @@ def test_a_commit_that_the_spool_refuses_is_told() -> None:
     error = SpoolError("old generation", code="STALE_POSITION")
     fault = one(scene.core.commit_refused(bob, error, "a", scene.now), fx.Answer, bob, Fault)
     assert (fault.code, fault.reply_to) == ("STALE_POSITION", "a")
+
+
+def test_who_acknowledges_in_an_older_generation_is_sent_again_what_is_unread() -> None:
+    """Its inbox was compacted: the unread tail has other positions now."""
+    scene = Scene()
+    ada, bob = scene.join("ada"), scene.join("bob", "cursor")
+    effects = scene.say(ada, chat("ada", "bob"))
+    scene.write(effects)
+    line, end = kinds(effects, fx.AppendEntry)[0].entry.line, scene.sizes["bob"]
+    where = {"generation": 2, "offset": 0}
+    stale = SpoolError("generation 2, not 1", code="STALE_POSITION", details=where)
+    told = scene.core.commit_refused(bob, stale, "a", scene.now)
+    assert one(told, fx.Answer, bob, Fault).code == "STALE_POSITION"
+    (read,) = kinds(told, fx.ReadInbox)
+    assert read.start == Position(1, end)
+    tail = Batch(Position(2, 0), [Record(0, end, line)], Position(2, end), True, [])
+    again = scene.core.inbox_read(bob, tail, scene.now)
+    assert pushes(again, bob) == [line]
+    assert answers(again, bob, Cursor) == [Cursor("bob", Position(2, end))]
+    late = scene.core.commit_refused(bob, stale, "b", scene.now)  # it had not heard yet
+    assert not kinds(late, fx.ReadInbox)
 
 
 # -- the hub's own inbox
@@ -928,3 +830,35 @@ def test_a_garbled_first_line_registers_nobody() -> None:
     fault = one(scene.core.garbled(number, ProtocolError("?"), 0), fx.Answer, number, Fault)
     assert fault.code == "BAD_ENVELOPE"
     assert scene.core.claim_of(number) is None
+
+
+# -- who reads ----------------------------------------------------------------------------------
+
+
+def test_a_receiver_is_named_with_its_process_once_it_has_stayed() -> None:
+    scene = Scene()
+    scene.join("ada", "cursor")
+    assert scene.core.receivers(scene.now) == []
+    scene.join("bob")
+    sender = scene.connect()
+    scene.say(sender, Register("r", "cem", (), role="sender"))
+    assert scene.core.receivers(scene.now + 1.0) == [Receiver("ada", 2), Receiver("bob", 2)]
+
+
+def test_a_claim_that_is_not_decided_yet_receives_nothing() -> None:
+    scene = Scene()
+    number = scene.connect()
+    scene.say(number, Register("r", "ada", ()))
+    assert scene.core.receivers(scene.now + 100.0) == []
+
+
+def test_after_a_take_over_the_new_process_is_the_receiver() -> None:
+    scene = Scene()
+    scene.tokens["ada"] = "secret"
+    scene.join("ada", token="secret")
+    scene.now += 50
+    number = scene.connect()
+    register = Register("r", "ada", (), token="secret", takeover=True)
+    scene.admit(scene.say(number, register))
+    assert scene.core.receivers(scene.now) == []
+    assert scene.core.receivers(scene.now + 1.0) == [Receiver("ada", 2)]

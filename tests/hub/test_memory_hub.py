@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import pytest
+from twisted.internet.defer import fail
 
 import intercom.testing
 from intercom.hub.outflow import ANSWER_LIMIT, PUSH_LIMIT
@@ -354,3 +355,23 @@ def test_the_position_of_a_batch_is_told_once() -> None:
     end = sum(len(line) + 1 for line in hub.spool.lines("bob"))
     last = bob.heard("cursor")[-1]["payload"]
     assert Position(last["generation"], last["offset"]) == Position(1, end)
+
+
+def test_whoever_receives_without_locks_is_guarded_until_it_leaves() -> None:
+    hub = MemoryHub()
+    ada = hub.client("ada")
+    assert hub.registry.guarded == ()
+    hub.advance(5)
+    assert [one.session for one in hub.registry.guarded] == ["ada"]
+    ada.hang_up()
+    hub.advance(0.5)
+    assert hub.registry.guarded == ()
+
+
+def test_locks_that_cannot_be_held_are_logged_and_stop_nothing(monkeypatch: Any) -> None:
+    hub = MemoryHub()
+    monkeypatch.setattr(hub.registry, "guard", lambda _receivers: fail(OSError(5, "I/O error")))
+    ada, bob = hub.client("ada"), hub.client("bob")
+    hub.advance(5)
+    bob.chat("ada", text="still here")
+    assert texts(ada) == ["still here"]

@@ -163,6 +163,24 @@ def test_a_session_that_listens_sends_through_the_file(
     assert mesh.poll("kira") == ["beside"]
 
 
+def test_a_stopped_listener_is_taken_over_beside_the_original_hub(
+    mesh: Mesh, agent: Make, hub: object
+) -> None:
+    """That hub knows no take-over and keeps the old connection: the file is followed instead."""
+    ann, bob = agent("ann"), agent("bob")
+    with mesh.listening(bob) as ours:
+        ours.send_signal(signal.SIGSTOP)
+        try:
+            ann.run("send", "--to", "bob", "--text", "one").ok()
+            taken = bob.run("listen", "--takeover", "--once", "--timeout", "30")
+            assert (taken.status, json.loads(taken.out)["payload"]["text"]) == (0, "one")
+        finally:
+            ours.send_signal(signal.SIGCONT)
+        out, _ = ours.communicate(timeout=30)
+        assert (ours.returncode, json.loads(out)["code"]) == (77, "TAKEN_OVER")
+    assert bob.texts() == []
+
+
 # -- who is here ------------------------------------------------------------------------------
 
 

@@ -159,7 +159,7 @@ async def test_a_storm_of_connections_is_not_turned_away(channel_dir: Path, door
     finally:
         for each in storm:
             each.close()
-    assert BACKLOG == 1024
+    assert BACKLOG == 4096
 
 
 async def test_stopping_removes_the_socket_and_nothing_is_left(

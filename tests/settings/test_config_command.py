@@ -75,7 +75,7 @@ def test_for_a_person_it_is_a_table(bob: Agent) -> None:
     text = bob.run("--format", "text", "config").out.decode()
     lines = [line.split(maxsplit=2) for line in text.splitlines()]
     assert ["durability", "disk", "default"] in lines
-    assert f"listen      tcp:0:interface=127.0.0.1 unix:/x/y  {bob.paths.settings}" in text
+    assert f"listen          tcp:0:interface=127.0.0.1 unix:/x/y  {bob.paths.settings}" in text
     one = bob.run("--format", "text", "config", "idle_exit").out.decode()
     assert one.startswith("idle_exit = 600  (default; a hub started by hand stays)\n")
     assert "INTERCOM_IDLE_EXIT" in one

@@ -51,7 +51,7 @@ def test_a_peer_that_never_reads_costs_a_bounded_amount_and_loses_nothing(
     hub: Any, stored: Any
 ) -> None:
     """Over a mebibyte unsent its pushes stop, and the inbox is its buffer."""
-    one = hub("--durability", "process")
+    one = hub("--durability", "process", INTERCOM_INBOX_SIZE="none")
     warm_up(one)
     ada, bob = one.connect("ada", "receipts"), one.connect("bob", "cursor")
     bob.until("cursor")
@@ -73,7 +73,7 @@ def test_a_peer_that_never_reads_costs_a_bounded_amount_and_loses_nothing(
 
 def test_a_reader_of_thousands_of_large_messages_leaves_no_trace_of_their_texts(hub: Any) -> None:
     """What has to be remembered of a message is a hash, not its text."""
-    one = hub("--durability", "process")
+    one = hub("--durability", "process", INTERCOM_INBOX_SIZE="none")
     warm_up(one)
     ada, bob = one.connect("ada", "receipts"), one.connect("bob", "cursor")
     before = one.memory()

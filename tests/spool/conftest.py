@@ -97,6 +97,14 @@ class BrokenCalls(FileCalls):
             self.write_limit -= len(data)
         return super().write(fd, data)
 
+    def pwrite(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        self._step("pwrite")
+        return super().pwrite(fd, data, offset)
+
+    def allocate(self, fd: int, length: int) -> None:
+        self._step("allocate")
+        super().allocate(fd, length)
+
     def ftruncate(self, fd: int, length: int) -> None:
         self._step("ftruncate")
         super().ftruncate(fd, length)
@@ -112,6 +120,10 @@ class BrokenCalls(FileCalls):
     def sync_directory(self, fd: int) -> None:
         self._step("sync_directory")
         super().sync_directory(fd)
+
+    def unlink(self, path: str) -> None:
+        self._step("unlink")
+        super().unlink(path)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 from intercom.paths import ChannelPaths
 from intercom.records import Position
 from intercom.spool.calls import FileCalls
-from intercom.spool.inboxfile import InboxFile
+from intercom.spool.inboxfile import Commit, InboxFile
 
 
 class CountedReads(FileCalls):
@@ -31,6 +31,6 @@ def test_a_commit_reads_each_small_file_once(
     line = message("msg_1") + b"\n"
     Path(paths.inbox("bob")).write_bytes(line)
     calls = CountedReads()
-    results, whole = InboxFile(paths, "bob", calls).commit([Position(1, len(line))])
-    assert (results, whole) == ([Position(1, len(line))], True)
+    done = InboxFile(paths, "bob", calls).commit([Commit(Position(1, len(line)))])
+    assert (done.results, done.size) == ([Position(1, len(line))], len(line))
     assert sorted(calls.read) == ["meta_bob.json", "offset_bob.json"]

@@ -47,9 +47,11 @@ def test_an_inbox_that_is_read_is_emptied_in_the_next_generation(paths: ChannelP
     fill(paths, 1)
     batch = inbox.read()
     assert (batch.start, len(batch.records)) == (Position(2, 0), 1)
+    assert inbox.commit(Position(1, 800)) == Position(2, 0)  # that is where it is now
+    assert inbox.read(Position(1, 800)).start == Position(2, 0)
+    os.unlink(paths.trail("bob"))
     with pytest.raises(StalePosition):
         inbox.commit(Position(1, 800))
-    assert inbox.read(Position(1, 800)).start == Position(2, 0)
 
 
 def test_nothing_unread_is_ever_dropped(paths: ChannelPaths) -> None:
@@ -58,12 +60,17 @@ def test_nothing_unread_is_ever_dropped(paths: ChannelPaths) -> None:
     fill(paths)
     assert not inbox.compact()  # nothing was read
     inbox.commit(Position(1, 400))
-    assert not inbox.compact()
-    inbox.skip_to_end()
     with open(paths.inbox("bob"), "ab") as file:
         file.write(b'{"unfinished')
-    assert not inbox.compact()
-    assert inbox.size() == 812
+    assert inbox.compact()
+    assert inbox.size() == 412
+    assert len(inbox.read().records) == 50
+    inbox.skip_to_end()
+    assert inbox.compact()
+    assert inbox.size() == len(b'{"unfinished')
+    with open(paths.inbox("bob"), "ab") as file:
+        file.write(b'":1}\n')
+    assert [record.line for record in inbox.read().records] == [b'{"unfinished":1}']
 
 
 def test_an_empty_inbox_needs_no_emptying(paths: ChannelPaths) -> None:
@@ -99,7 +106,7 @@ def test_a_failure_to_write_the_mark_changes_nothing(paths: ChannelPaths, calls:
 
 
 #: Every write, sync, rename and truncation of one emptying.
-STEPS = range(13)
+STEPS = range(14)
 
 
 def crashed(paths: ChannelPaths, calls: Any, crash: type[BaseException], step: int) -> bool:
@@ -181,6 +188,7 @@ def test_the_steps_above_are_all_there_are(
         "ftruncate",
         *("write", "sync", "rename", "sync_directory"),  # the new generation
         *("write", "rename"),  # its position
+        "write",  # the trail
     ]
     assert len(calls.log) == len(STEPS)
 

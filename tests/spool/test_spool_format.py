@@ -14,6 +14,7 @@ from intercom.spool import format as spool_format
 from intercom.spool.format import (
     Cutter,
     Damaged,
+    Keep,
     Mark,
     Stored,
     decode_name,
@@ -138,7 +139,11 @@ def test_a_damaged_offset_file_is_said_to_be_damaged(content: bytes) -> None:
     "content",
     [b"", b"[]", b"{}", b'{"generation": 1, "emptying": 5}', b'{"generation": 1, "emptying": {}}']
     + [b'{"generation": %s}' % number.encode() for number in [*NO_NUMBERS, "0"]]
-    + [b'{"generation": 1, "emptying": {"to": 2, "size": -1, "head": ""}}'],
+    + [b'{"generation": 1, "emptying": {"to": 2, "size": -1, "head": ""}}']
+    + [
+        b'{"generation": 1, "emptying": {"to": 2, "size": 1, "head": "", "keep": %s}}' % keep
+        for keep in (b"5", b"[]", b"{}", b'{"size": 5}', b'{"size": -5, "digest": ""}')
+    ],
 )
 def test_a_damaged_meta_file_is_said_to_be_damaged(content: bytes) -> None:
     with pytest.raises(Damaged):
@@ -156,6 +161,9 @@ def test_the_small_files_say_what_was_written() -> None:
     }
     mark = Mark(4, 70, "abc")
     assert parse_meta(dump_meta("bob", 3, mark)) == spool_format.Meta(3, "bob", mark)
+    kept = mark._replace(keep=Keep(9, "def"))
+    for one in (kept, kept._replace(forward=True)):
+        assert parse_meta(dump_meta("bob", 3, one)) == spool_format.Meta(3, "bob", one)
     assert json.loads(dump_meta("bob", 3)) == {"format": 1, "session": "bob", "generation": 3}
 
 
@@ -182,5 +190,6 @@ def test_only_files_of_sessions_are_taken_for_such() -> None:
     assert split_name("inbox_a_b.ndjson") == ("inbox", "a_b")
     assert split_name("token_a.b") == ("token", "a.b")
     assert split_name("offset_a.json") == ("offset", "a")
+    assert split_name("trail_a%20b.ndjson") == ("trail", "a%20b")
     for name in ("hub.lock", "inbox_.ndjson", "inbox_a.json", "meta_a", "peers.json", ".tmp-1"):
         assert split_name(name) is None

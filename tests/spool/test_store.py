@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+from intercom.errors import StalePosition
 from intercom.paths import ChannelPaths
-from intercom.records import Appeared, Entry, Position, Refused, Written
+from intercom.records import Appeared, Entry, Position, Refused, Shifted, Written
 from intercom.spool import tracked
 from intercom.spool.files import Inbox
 from intercom.spool.store import Store, Work
@@ -56,7 +57,7 @@ def told(work: Work) -> list[tuple[Any, ...]]:
             short.append(("written", outcome.ticket, "again" if outcome.duplicate else "new"))
         elif isinstance(outcome, Refused):
             short.append(("refused", outcome.ticket, outcome.code))
-        else:
+        elif isinstance(outcome, Appeared):
             short.append(("appeared", outcome.inbox, [r.line for r in outcome.records]))
     return short
 
@@ -69,7 +70,7 @@ def test_a_batch_is_written_with_one_call_for_each_inbox(
 ) -> None:
     batch = [entry(n, inbox="bob" if n % 2 else "eve") for n in range(40)]
     work = store.append_batch(batch)
-    assert calls.log.count("write") == 2
+    assert calls.log.count("write") == 3  # and the history
     assert [o.ticket for o in work.outcomes if o.inbox == "bob"] == list(range(1, 40, 2))
     assert content(paths) == b"".join(e.line + b"\n" for e in batch if e.inbox == "bob")
     for outcome in work.outcomes:
@@ -84,7 +85,7 @@ def test_a_batch_is_written_with_one_call_for_each_inbox(
 def test_levels_are_claimed_for_the_file_that_was_written(store: Store, entry: MakeEntry) -> None:
     levels = ["disk", "process", "memory", "disk"]
     work = store.append_batch([entry(n, level=level) for n, level in enumerate(levels)])
-    [(file, tickets)] = work.claims
+    [(file, tickets, _)] = work.claims
     assert tickets == {"disk": [0, 3], "process": [1], "memory": [2]}
     assert file.dirty
 
@@ -168,15 +169,15 @@ def test_a_retry_after_the_hubs_death_is_recognised_by_its_successor(
     successor.close()
 
 
-def test_an_old_inbox_is_not_searched(store: Store, paths: ChannelPaths, entry: MakeEntry) -> None:
+def test_without_a_history_the_end_of_an_inbox_tells_its_ids(
+    store: Store, paths: ChannelPaths, entry: MakeEntry
+) -> None:
     store.append_batch([entry(1)])
-    then = os.stat(paths.inbox("bob")).st_mtime
-    for age, expected in ((599.0, "again"), (601.0, "new")):
-        later = Store(paths, clock=lambda age=age: then + age)
-        later.start()
-        assert told(later.append_batch([entry(1)])) == [("written", 1, expected)]
-        later.close()
-        os.utime(paths.inbox("bob"), (then, then))
+    os.unlink(paths.file("history.ndjson"))
+    later = Store(paths)
+    assert later.start().remembered == []
+    assert told(later.append_batch([entry(1)])) == [("written", 1, "again")]
+    later.close()
 
 
 def test_what_others_hold_already_is_dropped_from_the_batch(
@@ -278,7 +279,7 @@ def test_a_long_name_is_found_by_what_its_files_say(
     assert told(store.work([encoded], [])) == []  # nobody ever used this name
     Inbox(paths, name).enrol()
     assert told(store.work([encoded], [])) == [("appeared", name, [message("o1")])]
-    assert list(Store(paths).start()) == [name]
+    assert list(Store(paths).start().sessions) == [name]
 
 
 def test_a_link_in_place_of_a_small_file_stops_no_look(
@@ -288,7 +289,7 @@ def test_a_link_in_place_of_a_small_file_stops_no_look(
     os.symlink("/etc/hostname", paths.meta(name))
     others_append(paths, message("o0") + b"\n")
     store = Store(paths)
-    assert store.start() == {}
+    assert store.start().sessions == {}
     encoded = os.path.basename(paths.inbox(name))[len("inbox_") : -len(".ndjson")]
     others_append(paths, message("o1") + b"\n", name)
     others_append(paths, message("o1") + b"\n")
@@ -334,16 +335,62 @@ def test_a_reset_by_others_raises_the_generation(
         os.unlink(path)
     if how in ("truncate and grow", "replace"):
         others_append(paths, grown)
-    outcomes = store.append_batch([entry(1), entry(7)]).outcomes
+    shifted, *outcomes = store.append_batch([entry(6), entry(1), entry(7)]).outcomes
+    assert shifted == Shifted("bob", 1, 2, ())
     if how in ("truncate and grow", "replace"):
         appeared = outcomes.pop(0)
         assert isinstance(appeared, Appeared)
         assert (appeared.generation, len(appeared.records)) == (2, 9)
-    # What was in the old generation is no duplicate in this one.
-    assert [(type(o), o.generation) for o in outcomes] == [(Written, 2)] * 2  # type: ignore[union-attr]
+    # What was in the old generation was stored once, and is not stored again.
+    places = [(o.duplicate, o.generation) for o in outcomes]  # type: ignore[union-attr]
+    assert places == [(False, 2), (True, 1), (False, 2)]
     batch = Inbox(paths, "bob").read()
     assert batch.start == Position(2, 0)
     assert batch.records[-1].line == entry(7).line
+
+
+def test_a_reset_between_the_hubs_start_and_its_first_look_begins_a_generation(
+    paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    """Or what was read before it would count for what came after it, in the same place."""
+    first = Store(paths)
+    first.start()
+    first.append_batch([entry(1)])
+    first.close()
+    inbox = Inbox(paths, "bob")
+    inbox.enrol()
+    end = inbox.read().next
+    inbox.commit(end)
+    successor = Store(paths)
+    successor.start()
+    with open(paths.inbox("bob"), "wb"), open(paths.offset("bob"), "w") as offset:
+        offset.write('{"offset": 0, "updated_at": 1.0}')
+    again, new = successor.append_batch([entry(1), entry(2)]).outcomes
+    assert isinstance(again, Written)
+    assert isinstance(new, Written)
+    assert (again.duplicate, again.record.line) == (True, entry(1).line)
+    assert (new.generation, new.record.start) == (2, 0)
+    with pytest.raises(StalePosition):
+        inbox.commit(end)
+    assert [record.line for record in inbox.read().records] == [entry(2).line]
+
+
+def test_a_compaction_between_the_hubs_start_and_its_first_look_is_no_reset(
+    paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    first = Store(paths)
+    first.start()
+    first.append_batch([entry(1), entry(2)])
+    first.close()
+    successor = Store(paths)
+    successor.start()
+    inbox = Inbox(paths, "bob")
+    inbox.commit(Position(1, len(entry(1).line) + 1))
+    assert inbox.compact()
+    (new,) = successor.append_batch([entry(3)]).outcomes
+    assert isinstance(new, Written)
+    assert new.generation == 2
+    assert [r.line for r in inbox.read().records] == [entry(2).line, entry(3).line]
 
 
 def test_a_forgotten_session_begins_anew_and_is_known_to_nobody(
@@ -355,7 +402,7 @@ def test_a_forgotten_session_begins_anew_and_is_known_to_nobody(
     os.unlink(paths.meta("bob"))
     os.unlink(paths.inbox("bob"))
     for _ in range(2):
-        (outcome,) = store.append_batch([entry(1, ask_known=True)]).outcomes
+        *_, outcome = store.append_batch([entry(1, ask_known=True)]).outcomes
         assert isinstance(outcome, Written)
         assert not outcome.known
         assert (outcome.generation, outcome.record.start) == (1, 0)
@@ -381,7 +428,7 @@ def test_a_session_forgotten_between_the_question_and_the_lock_is_not_called_kno
         return bool(lock(fd, exclusive))
 
     calls.lock = forget_first
-    (outcome,) = store.append_batch([entry(2, ask_known=True)]).outcomes
+    *_, outcome = store.append_batch([entry(2, ask_known=True)]).outcomes
     assert isinstance(outcome, Written)
     assert not outcome.known
 
@@ -399,7 +446,36 @@ def test_an_emptying_by_another_process_is_noticed_even_if_the_file_grew_again(
         ("appeared", "bob", [entry(5).line, entry(6).line]),
         ("written", 2, "new"),
     ]
-    assert {o.generation for o in work.outcomes} == {2}  # type: ignore[union-attr]
+    assert work.outcomes[0] == Shifted("bob", 1, 2, ())
+    assert {o.generation for o in work.outcomes[1:]} == {2}  # type: ignore[union-attr]
+
+
+def test_what_a_compaction_has_kept_is_not_told_again(
+    store: Store, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    store.append_batch([entry(1), entry(2), entry(3)])
+    size = len(entry(1).line) + 1
+    inbox = Inbox(paths, "bob")
+    inbox.commit(Position(1, size))
+    others_append(paths, entry(8).line + b"\n")
+    assert inbox.compact()
+    others_append(paths, entry(9).line + b"\n")
+    work = store.append_batch([entry(4)])
+    assert work.outcomes[0] == Shifted("bob", 1, 2, ((size, 4 * size),))
+    assert told(work) == [
+        ("appeared", "bob", [entry(8).line, entry(9).line]),
+        ("written", 4, "new"),
+    ]
+
+
+def test_a_line_that_stands_there_twice_is_told_as_a_repetition(
+    store: Store, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    store.append_batch([entry(1)])
+    others_append(paths, entry(1).line + b"\n" + entry(2).line + b"\n")
+    [appeared] = store.work(["bob"], []).outcomes
+    assert isinstance(appeared, Appeared)
+    assert appeared.repeated == {len(entry(1).line) + 1}
 
 
 def test_an_append_after_a_reset_by_the_original_loses_nothing_to_its_old_position(
@@ -561,8 +637,8 @@ def test_few_files_are_kept_open_and_none_unsynced_is_lost(
     batch = [entry(n, inbox=f"s{n}") for n in range(30)]
     work = store.append_batch(batch)
     assert len(told(work)) == 30
-    assert len(os.listdir("/proc/self/fd")) - before <= 5  # and the directory
-    assert sum(file.dirty for file, _ in work.claims) == 4  # the others were synced
+    assert len(os.listdir("/proc/self/fd")) - before <= 6  # and the directory, the history
+    assert sum(file.dirty for file, _, _ in work.claims) == 4  # the others were synced
     assert calls.log.count("sync") == 26
     # What others did to a file that was closed meanwhile is noticed all the same.
     others_append(paths, message("o1") + b"\n", "s0")
@@ -571,7 +647,7 @@ def test_few_files_are_kept_open_and_none_unsynced_is_lost(
         ("written", 50, "new"),
     ]
     store.close()
-    assert not any(file.dirty for file, _ in work.claims)
+    assert not any(file.dirty for file, _, _ in work.claims)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -599,6 +675,7 @@ def test_running_out_of_descriptors_closes_some_and_fails_nothing(
 ) -> None:
     store = Store(paths, open_files=200)
     store.start()
+    store.append_batch([entry(99, inbox="s0")])  # the history is open
     others_append(paths, message("o1") + b"\n", "s7")
     with descriptors_left(left):
         work = store.append_batch([entry(n, inbox=f"s{n}") for n in range(40)])
@@ -610,9 +687,9 @@ def test_running_out_of_descriptors_closes_some_and_fails_nothing(
     expected: list[tuple[Any, ...]] = [("written", n, "new") for n in range(40)]
     assert told(work) == [*expected[:7], news, *expected[7:]]
     assert told(looked) == [("appeared", "s1", [message("o2")])]
-    assert [file.failed for file, _ in work.claims if file.failed] == []
+    assert [file.failed for file, _, _ in work.claims if file.failed] == []
     store.close()
-    assert not any(file.dirty for file, _ in work.claims)
+    assert not any(file.dirty for file, _, _ in work.claims)
 
 
 def test_without_any_descriptor_an_entry_is_refused_once(
@@ -635,12 +712,12 @@ def test_the_directory_is_synced_once_for_all_new_files(
 ) -> None:
     work = store.append_batch([entry(n, inbox=f"s{n}") for n in range(5)])
     calls.log.clear()
-    sync_files([file for file, _ in work.claims], calls)
+    sync_files([file for file, _, _ in work.claims], calls)
     assert calls.log == ["sync"] * 5 + ["sync_directory"]
     work = store.append_batch([entry(n, inbox=f"s{n - 5}") for n in range(5, 10)])
     calls.log.clear()
-    sync_files([file for file, _ in work.claims], calls)
-    sync_files([file for file, _ in work.claims], calls)
+    sync_files([file for file, _, _ in work.claims], calls)
+    sync_files([file for file, _, _ in work.claims], calls)
     assert calls.log == ["sync"] * 5
 
 
@@ -648,7 +725,7 @@ def test_the_directory_is_synced_once_for_all_new_files(
 def test_after_a_failed_sync_nothing_is_claimed_of_that_descriptor(
     store: Store, entry: MakeEntry, calls: Any, call: str
 ) -> None:
-    [(file, _)] = store.append_batch([entry(1)]).claims
+    [(file, _, _)] = store.append_batch([entry(1)]).claims
     calls.failing[call] = errno.EIO
     sync_files([file], calls)
     assert "rror" in file.failed
@@ -656,7 +733,7 @@ def test_after_a_failed_sync_nothing_is_claimed_of_that_descriptor(
     sync_files([file], calls)
     assert file.failed
     # Later messages go through a new descriptor, of which a sync can be believed.
-    [(newer, _)] = store.append_batch([entry(2)]).claims
+    [(newer, _, _)] = store.append_batch([entry(2)]).claims
     assert newer is not file
     sync_files([newer], calls)
     assert not newer.failed
@@ -669,7 +746,7 @@ def test_a_duplicate_of_what_a_dead_hub_wrote_is_synced_before_it_is_called_safe
     store.append_batch([entry(1)])
     successor = Store(paths, calls)
     successor.start()
-    [(file, tickets)] = successor.append_batch([entry(1)]).claims
+    [(file, tickets, _)] = successor.append_batch([entry(1)]).claims
     assert tickets == {"disk": [1]}
     calls.log.clear()
     sync_files([file], calls)
@@ -688,7 +765,7 @@ def test_known_sessions_are_found_with_the_time_since_they_read(paths: ChannelPa
     others_append(paths, b"{}\n", "stranger")
     then = os.stat(paths.offset("bert é")).st_mtime
     found = Store(paths, clock=lambda: then + 90.0).start()
-    assert found == {"anna": None, "bert é": 90.0, "carl": None}
+    assert found.sessions == {"anna": None, "bert é": 90.0, "carl": None}
 
 
 def test_temporary_files_of_the_dead_are_swept(paths: ChannelPaths) -> None:

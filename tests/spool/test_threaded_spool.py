@@ -16,9 +16,19 @@ from twisted.logger import LogEvent, globalLogPublisher
 
 from intercom.errors import InboxLocked, IntercomError, SpoolError
 from intercom.paths import ChannelPaths
-from intercom.records import Appeared, Entry, Position, Refused, Written
+from intercom.records import (
+    Appeared,
+    Entry,
+    Moved,
+    Position,
+    Refused,
+    Remembered,
+    Written,
+)
 from intercom.spool import requests, threaded
 from intercom.spool.files import Inbox
+from intercom.spool.history import pushes
+from intercom.spool.journal import read_segments
 from intercom.spool.threaded import ThreadedSpool
 from intercom.spool.worker import MemoryWorker
 
@@ -30,6 +40,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
+        self.moves: list[Moved] = []
         self.raising = False
 
     def written(self, outcomes: Sequence[Written | Refused | Appeared]) -> None:
@@ -42,6 +53,12 @@ class Listener:
 
     def unsynced(self, tickets: Sequence[int], text: str) -> None:
         self.events.append(("unsynced", list(tickets)))
+
+    def remembered(self, messages: Sequence[Remembered]) -> None:
+        self.events.append(("remembered", [one.message_id for one in messages]))
+
+    def moved(self, moves: Sequence[Moved]) -> None:
+        self.moves += [move._replace(at=0.0) for move in moves]
 
     def seen(self, sessions: dict[str, float | None]) -> None:
         self.events.append(("seen", sessions))
@@ -123,7 +140,9 @@ def test_all_of_a_turn_is_one_job_and_one_sync(bench: Bench, entry: MakeEntry) -
     assert not bench.writer.perform()
     assert bench.syncer.perform()
     assert bench.told() == [("stored", list(range(50)), "disk")]
-    assert bench.calls.log == ["write", "sync", "sync_directory"]
+    assert bench.calls.log.count("write") == 2  # bob's inbox, the history
+    assert bench.calls.log[-2:] == ["pwrite", "sync"]
+    assert bench.calls.log.count("sync") == 1
 
 
 def test_what_comes_while_the_writer_is_busy_is_its_next_job(
@@ -157,7 +176,6 @@ def test_one_sync_serves_all_that_was_written_during_the_one_before(
     [(event, tickets, level)] = bench.told()
     assert (event, sorted(tickets), level) == ("stored", [1, 2, 3, 4, 5], "disk")
     assert not bench.syncer.perform()
-    # The first sync ran late enough to cover all of bob's inbox; it is not synced again.
     assert bench.calls.log.count("sync") == 2
 
 
@@ -178,7 +196,7 @@ def test_process_level_is_told_at_once_and_synced_within_a_second(
     assert not bench.syncer.perform()
     bench.clock.advance(0.9)
     assert bench.syncer.perform()
-    assert bench.calls.log == ["write", "sync", "sync_directory"]
+    assert bench.calls.log == ["write", "write", "sync", "sync_directory"]
     assert bench.told() == []
     bench.clock.advance(5)
     assert not bench.syncer.perform()  # nothing new, nothing to sync
@@ -204,33 +222,104 @@ def test_a_place_that_forgets_is_not_called_a_disk(
     assert "sync" not in calls.log
 
 
-def test_after_a_failed_sync_only_later_messages_can_be_safe(
+def test_after_a_failed_sync_nothing_is_called_safe_any_more(
     bench: Bench, entry: MakeEntry
 ) -> None:
     bench.spool.append([entry(1), entry(2, inbox="eve")])
     bench.turn()
     bench.writer.perform()
-    bench.told()
-    good = bench.calls.sync
-    bad_fd = bench.spool._store._files.get(bench.spool._paths.inbox("bob")).fd  # type: ignore[union-attr]
-
-    def sync(fd: int) -> None:
-        if fd == bad_fd:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        good(fd)
-
-    bench.calls.sync = sync
-    bench.spool.append([entry(3)])  # written to the same descriptor, before anybody knows
+    bench.calls.failing["sync"] = errno.EIO
+    bench.spool.append([entry(3)])  # written before anybody knows
     bench.turn()
     bench.writer.perform()
+    bench.told()
     bench.syncer.perform()
-    bench.calls.sync = good
-    assert bench.told() == [("written", [3]), ("unsynced", [1]), ("stored", [2], "disk")]
+    bench.calls.failing.clear()
+    assert bench.told() == [("unsynced", [1, 2])]
     bench.syncer.perform()
     assert bench.told() == [("unsynced", [3])]
     bench.spool.append([entry(4)])
     bench.run_all()
-    assert bench.told() == [("written", [4]), ("stored", [4], "disk")]
+    assert bench.told() == [("written", [4]), ("unsynced", [4])]
+
+
+def test_a_failed_sync_of_an_inbox_in_the_background_is_told_once(
+    bench: Bench, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(1), entry(2, inbox="eve")])
+    bench.run_all()
+    bench.told()
+    bench.calls.failing["sync"] = errno.EIO
+    for _ in range(40):
+        bench.clock.advance(0.5)
+        bench.run_all()
+    bench.calls.failing.clear()
+    assert bench.told() == [("unsynced", [])]
+
+
+def test_in_a_quiet_moment_the_inboxes_catch_up_and_the_journal_forgets(
+    bench: Bench, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(n, inbox=f"s{n}") for n in range(5)])
+    bench.run_all()
+    assert len(read_segments(paths, bench.calls)) == 1
+    assert bench.calls.log.count("sync") == 1
+    for _ in range(10):
+        bench.clock.advance(0.5)
+        bench.run_all()
+    assert bench.calls.log.count("sync") == 7  # five inboxes, the history
+    assert read_segments(paths, bench.calls) == []
+    bench.clock.advance(60)
+    bench.run_all()
+    assert bench.calls.log.count("sync") == 7
+
+
+def test_what_was_pushed_is_written_with_what_comes_next_or_soon(
+    bench: Bench, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    bench.spool.pushed("bob", 1, 0, 100)
+    bench.run_all()
+    assert pushes(paths, "bob") == []
+    bench.spool.append([entry(1)])
+    bench.run_all()
+    assert [(move.start, move.end) for move in pushes(paths, "bob")] == [(0, 100)]
+    bench.spool.pushed("bob", 1, 100, 200)
+    bench.clock.advance(threaded.PUSHES_PAUSE)
+    bench.run_all()
+    bench.spool.pushed("bob", 1, 200, 300)
+    closed = bench.spool.close()
+    bench.run_all()
+    assert closed.called
+    assert [move.end for move in pushes(paths, "bob")] == [100, 200, 300]
+
+
+def test_a_message_goes_by_its_own_level_in_any_channel(bench: Bench, entry: MakeEntry) -> None:
+    bench.spool.append([entry(1, level="process"), entry(2), entry(3, level="memory")])
+    bench.turn()
+    bench.writer.perform()
+    assert bench.told()[1:] == [("stored", [1], "process"), ("stored", [3], "memory")]
+    bench.syncer.perform()
+    assert bench.told() == [("stored", [2], "disk")]
+
+
+def test_what_others_read_is_told_once_and_what_we_read_too(
+    bench: Bench, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    bench.spool.append([entry(1), entry(2)])
+    bench.run_all()
+    size = len(entry(1).line) + 1
+    Inbox(paths, "bob").commit(Position(1, size))
+    bench.clock.advance(2.0)
+    bench.run_all()
+    bench.clock.advance(0.1)
+    bench.run_all()
+    assert bench.listener.moves == [Moved("bob", "read", 1, 0, size, 0.0)]
+    bench.spool.commit("bob", Position(1, 2 * size))
+    bench.run_all()
+    for _ in range(4):
+        bench.clock.advance(2.0)
+        bench.run_all()
+    assert bench.listener.moves[1:] == [Moved("bob", "read", 1, size, 2 * size, 0.0)]
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -281,7 +370,7 @@ def test_a_commit_that_waits_for_others_is_done_when_the_spool_closes(
     assert Inbox(bench.spool._paths, "bob").unread() == 0
 
 
-def test_a_large_inbox_is_emptied_ten_minutes_after_it_was_read(
+def test_a_large_inbox_is_emptied_as_soon_as_it_is_read(
     bench: Bench, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "WORTH_EMPTYING", 4000)
@@ -297,49 +386,13 @@ def test_a_large_inbox_is_emptied_ten_minutes_after_it_was_read(
     last = bench.spool.commit("bob", Position(1, size))
     bench.run_all()
     assert last.result == Position(1, size)
-    bench.clock.advance(requests.QUIET_S - 1)
-    bench.run_all()
-    # a sender whose hub dies now may send again what stands there
-    assert os.path.getsize(bench.spool._paths.inbox("bob")) == size
-    bench.clock.advance(1)
-    bench.run_all()
     assert os.path.getsize(bench.spool._paths.inbox("bob")) == 0
     bench.told()
-    bench.spool.append([entry(50)])
+    bench.spool.append([entry(50), entry(5, "x" * 300)])  # the second comes again
     bench.run_all()
     again = bench.spool.read("bob", None, 9999)
     bench.run_all()
     assert (again.result.start, len(again.result.records)) == (Position(2, 0), 1)
-
-
-def test_an_inbox_that_has_grown_too_large_is_emptied_at_once(
-    bench: Bench, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(requests, "WORTH_EMPTYING", 1000)
-    monkeypatch.setattr(requests, "TOO_LARGE", 4000)
-    bench.spool.append([entry(n, "x" * 300) for n in range(20)])
-    bench.run_all()
-    size = os.path.getsize(bench.spool._paths.inbox("bob"))
-    bench.spool.commit("bob", Position(1, size))
-    bench.run_all()
-    bench.clock.advance(0)
-    bench.run_all()
-    assert os.path.getsize(bench.spool._paths.inbox("bob")) == 0
-
-
-def test_a_spool_that_closes_empties_nothing_later(
-    bench: Bench, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(requests, "WORTH_EMPTYING", 4000)
-    bench.spool.append([entry(n, "x" * 300) for n in range(20)])
-    bench.run_all()
-    size = os.path.getsize(bench.spool._paths.inbox("bob"))
-    bench.spool.commit("bob", Position(1, size))
-    bench.run_all()
-    bench.spool.close()
-    bench.run_all()
-    assert bench.clock.getDelayedCalls() == []
-    assert os.path.getsize(bench.spool._paths.inbox("bob")) == size
 
 
 def test_an_unreadable_position_is_looked_at_three_times(

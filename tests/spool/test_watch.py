@@ -45,6 +45,12 @@ class Listener:
     def unsynced(self, tickets: Iterable[int], text: str) -> None:
         raise AssertionError(text)
 
+    def remembered(self, messages: Iterable[Any]) -> None:
+        pass
+
+    def moved(self, moves: Iterable[Any]) -> None:
+        pass
+
     def seen(self, sessions: dict[str, float | None]) -> None:
         self.sessions.update(sessions)
 

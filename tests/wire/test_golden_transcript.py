@@ -20,6 +20,7 @@ from intercom.messages import (
     Heartbeat,
     ListSessions,
     Message,
+    Progress,
     Receipt,
     Register,
     Reply,
@@ -76,6 +77,16 @@ MEANT: list[Message] = [
         b'"to_session":"*","channel":"collab","timestamp":"2026-08-26T15:30:00.000000+00:00",'
         b'"reply_to":null}',
     ),
+    Envelope(
+        "msg_00000000000c",
+        NYOTA,
+        SEVEN,
+        None,
+        b'{"text":"only if the disk has it","durability":"disk"}',
+        SAID[6],
+        durability="disk",
+    ),
+    Register("msg_00000000000d", NYOTA, ("receipts", "progress")),
     Heartbeat("msg_000000000005", NYOTA),
     Ack(Position(2, 4096), "read", "msg_000000000006", NYOTA),
     Ack(Position(2, 8192), "shown", "msg_000000000007", NYOTA),
@@ -114,6 +125,10 @@ REPLIES: list[Reply] = [
         code="TARGET_NOT_FOUND",
         text="no session was ever called 'sevne'",
     ),
+    Progress(NYOTA, "msg_a1b2c3d4e5f6", "pushed", SEVEN),
+    Progress(NYOTA, "msg_a1b2c3d4e5f6", "shown", SEVEN, 1787758200.5),
+    Progress(NYOTA, "msg_a1b2c3d4e5f6", "read", SEVEN, 1787758201.0),
+    Progress(NYOTA, "msg_000000000004", "skipped", "kes", 1787758202.25),
     Cursor(NYOTA, Position(2, 4096)),
     Sessions(
         NYOTA, (SessionRow(NYOTA, 12.5, ("receipts",), 1000, 77),), ("kes",), "msg_000000000008"

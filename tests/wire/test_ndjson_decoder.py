@@ -382,6 +382,55 @@ def test_a_sender_may_ask_for_known_recipients_only(payload: bytes, strict: bool
     assert chat(b'{"type":"chat","payload":' + payload + b"}").strict is strict
 
 
+# -- durability -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("payload", "level"),
+    [
+        (b'{"durability":"memory"}', "memory"),
+        (b'{"text":"x","durability" : "process" }', "process"),
+        (b'{"strict":true,"durability":"disk"}', "disk"),
+        (b'{"\\u0064urability":"d\\u0069sk"}', "disk"),
+        (b'{"durability":"disk","durability":"memory"}', "memory"),
+        (b'{"deeper":{"durability":"tape"}}', None),
+        (b'{"text":"\\"durability\\":\\"tape\\""}', None),
+        (b'{"text":"na\\u00efve"}', None),
+        (b"{}", None),
+    ],
+)
+def test_a_sender_may_name_the_level_of_one_message(payload: bytes, level: str | None) -> None:
+    for line in (
+        FULL.replace(b'{"text":"hail"}', payload),
+        b'{"type":"chat","payload":' + payload + b"}",
+    ):
+        message = chat(line)
+        assert message.durability == level
+        assert message.payload == payload
+        assert message.strict is (b'"strict":true' in payload)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b'"tape"', b'"Disk"', b'""', b"null", b"1", b"1e999", b"true", b"[]", b'["disk"]', b"{}"],
+)
+def test_a_level_that_is_none_is_refused_by_its_name(value: bytes) -> None:
+    payload = b'{"durability":' + value + b"}"
+    whole = FULL.replace(b'{"text":"hail"}', payload)
+    closely = b'{"type":"chat","id":"m1","payload":' + payload + b"}"
+    for line in (whole, closely):
+        error = refusal(line)
+        assert (error.code, error.message_id) == ("BAD_ENVELOPE", "m1")
+        assert error.details == {"field": "payload.durability"}
+        for word in ("payload.durability", "memory", "process", "disk"):
+            assert word in error.text
+
+
+def test_a_level_in_another_type_means_nothing() -> None:
+    line = {"type": "heartbeat", "id": "h", "payload": {"durability": "tape"}}
+    assert decode(line) == Heartbeat("h")
+
+
 # -- the other types --------------------------------------------------------------------------
 
 

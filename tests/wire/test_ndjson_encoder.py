@@ -14,13 +14,14 @@ from intercom.messages import (
     Beat,
     Cursor,
     Fault,
+    Progress,
     Receipt,
     Reply,
     SessionRow,
     Sessions,
     Welcome,
 )
-from intercom.records import Position
+from intercom.records import STATES, Position
 from intercom.wire.envelope import MAX_LINE, parse
 from intercom.wire.ndjson import Encoder
 
@@ -47,6 +48,7 @@ REPLIES: list[Reply] = [
     Fault(None, "BAD_JSON", "no"),
     STORED,
     Receipt("nyota", "m1", "refused", code="DISK_FULL", text="full", retryable=True),
+    Progress("nyota", "m1", "read", "seven", 1.5),
     Cursor("nyota", Position(3, 4096)),
     Sessions("nyota", (SessionRow("seven", 1.5),), ("kes",), "m1"),
     Beat("nyota", "m1"),
@@ -82,6 +84,7 @@ def test_each_reply_has_its_type_and_names_what_it_answers() -> None:
         ("welcome", "m1"),
         ("error", "m1"),
         ("error", None),
+        ("receipt", "m1"),
         ("receipt", "m1"),
         ("receipt", "m1"),
         ("cursor", None),
@@ -220,6 +223,34 @@ def test_a_receipt_with_more_failures_than_a_line_holds_counts_them() -> None:
     assert [one["session"] for one in said["failed"]] == [
         one["session"] for one in failed[: len(said["failed"])]
     ]
+
+
+# -- progress ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_progress_names_the_recipient_and_when(state: str) -> None:
+    assert payload(Progress("nyota", "m1", state, "seven", 1795982932.4184)) == {
+        "state": state,
+        "session": "seven",
+        "at": "2026-11-29T20:08:52.418400+00:00",
+    }
+
+
+def test_progress_says_no_time_where_none_is_known() -> None:
+    assert payload(Progress("nyota", "m1", "pushed", "seven")) == {
+        "state": "pushed",
+        "session": "seven",
+    }
+
+
+@pytest.mark.parametrize("at", [float("nan"), float("inf"), 1e300, -1e300])
+def test_a_time_that_is_none_is_left_out(at: float) -> None:
+    """It comes from a file, which may hold any number."""
+    assert payload(Progress("nyota", "m1", "read", "seven", at)) == {
+        "state": "read",
+        "session": "seven",
+    }
 
 
 # -- the rest ---------------------------------------------------------------------------------

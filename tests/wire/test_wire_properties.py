@@ -6,7 +6,7 @@ import json
 from typing import Any
 from unittest import mock
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from intercom.errors import ProtocolError
@@ -39,7 +39,9 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 PAYLOADS = st.dictionaries(
-    st.sampled_from(["text", "strict", "features"]) | TEXTS, VALUES, max_size=3
+    st.sampled_from(["text", "strict", "durability", "features"]) | TEXTS,
+    VALUES | st.sampled_from(["memory", "process", "disk"]),
+    max_size=3,
 )
 TYPES = st.sampled_from(["chat"] * 6 + ["register", "ack", "heartbeat", "auth", "list", "odd"])
 GOOD = st.fixed_dictionaries(
@@ -163,6 +165,10 @@ def test_any_line_is_a_message_or_a_refusal_with_a_known_code(line: bytes) -> No
 
 @settings(max_examples=300)
 @given(LINES)
+@example(
+    b'{"id":"m1","type":"chat","from_session":"nyota","to_session":"hub","channel":"other",'
+    b'"reply_to":null,"payload":{"durability":"tape"},"timestamp":""}'
+)
 def test_the_short_cut_never_changes_the_outcome(line: bytes) -> None:
     """Counting bytes finds every line that needs a closer look, whatever is wrong with it."""
     assert outcome(line) == without_short_cut(line)
@@ -205,6 +211,7 @@ def test_what_is_accepted_is_forwarded_as_one_good_line_that_says_the_same(line:
     assert said["from_session"] == (message.speaker or "nyota")
     assert json.loads(message.payload) == said["payload"]
     assert message.strict is (said["payload"].get("strict") is True)
+    assert message.durability == said["payload"].get("durability")
 
 
 @settings(max_examples=200)

@@ -1,0 +1,49 @@
+"""How much of everything a hub allows. Plain data that imports nothing: any part may use it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+class Limits(NamedTuple):
+    """The bounds of one hub; what is ``None`` has none.
+
+    :ivar inbox_size: bytes of unread messages in one inbox.
+    :ivar channel_size: bytes of all inboxes of the channel together, read or not.
+    :ivar free_space: bytes that stay free on the file system; 0 for none. Never more than a
+        tenth of it, so that a small one can be used.
+    :ivar free_inodes: the same for inodes, where the file system counts them.
+    :ivar session_limit: sessions that a channel knows, each with its files.
+    :ivar retention_age: seconds for which a message is kept unread.
+    :ivar retention_size: bytes of unread messages that the hourly look leaves in an inbox.
+    :ivar message_rate: lines a second that one connection may say, twice as many at once.
+    :ivar byte_rate: bytes a second that one connection may say, twice as many at once.
+    :ivar connections: connections at the same time.
+    :ivar unregistered: those of them that speak for no session.
+    :ivar register_within: seconds for a connection to say its first word.
+    :ivar line_within: seconds for it to end its first line.
+    """
+
+    inbox_size: int | None = 64 * MIB
+    channel_size: int | None = GIB
+    free_space: int = 64 * MIB
+    free_inodes: int = 1024
+    session_limit: int = 10_000
+    retention_age: float | None = None
+    retention_size: int | None = None
+    message_rate: int = 20_000
+    byte_rate: int = 64 * MIB
+    connections: int = 2048
+    unregistered: int = 64
+    register_within: float = 5.0
+    line_within: float = 30.0
+
+
+#: What holds where nobody says anything.
+DEFAULTS = Limits()
+#: No bounds on what is stored, for those who use the spool by itself.
+UNBOUNDED = Limits(
+    inbox_size=None, channel_size=None, free_space=0, free_inodes=0, session_limit=1 << 53
+)
