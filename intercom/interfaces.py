@@ -101,7 +101,7 @@ class IRouter(Interface):
     def seen(sessions: dict[str, float | None], now: float) -> list[Effect]:
         """Session names found on disk, each with how many seconds ago it read, or None."""
 
-    def remembered(messages: Sequence[Remembered], now: float) -> list[Effect]:
+    def remembered(messages: Iterable[Remembered], now: float) -> list[Effect]:
         """What earlier hubs of the channel stored lately, oldest first; told once, at first.
 
         A retry of one of these is an entry for each of *its* inboxes, whoever is here now, and
@@ -167,7 +167,7 @@ class ISpoolListener(Interface):
     def unsynced(tickets: Sequence[int], text: str) -> None:
         """A sync failed: these are written, yet nobody may ever be told that they are safe."""
 
-    def remembered(messages: Sequence[Remembered]) -> None:
+    def remembered(messages: Iterable[Remembered]) -> None:
         """Messages that earlier hubs stored lately, oldest first. Told before ``seen``, once.
 
         Their ids are spent: the same message again is appended nowhere, and reported

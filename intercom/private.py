@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 import tempfile
@@ -271,3 +272,34 @@ def write_atomic(path: str, data: bytes) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def lock_named(path: str, flags: int, how: int) -> int | None:
+    """Open and lock the file that ``path`` names, without waiting; None if another has the lock.
+
+    Whoever removes or replaces such a file holds its lock, so a file that is locked and
+    still has its name is the one that all others try to lock.
+
+    :param flags: as for :func:`open_private`. :param how: ``LOCK_SH`` or ``LOCK_EX``.
+    """
+    while True:
+        fd = open_private(path, flags)
+        try:
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
+            if is_at(fd, path):
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # it was removed or replaced while we were on our way
+
+
+def is_at(fd: int, path: str) -> bool:
+    """Whether a path still names an open file."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
 from typing import Any
 
@@ -13,11 +11,12 @@ from intercom.cli import options, output
 from intercom.cli.reading import words as reading_words
 from intercom.cli.rendering import label
 from intercom.client.blocking import HubConnection
+from intercom.client.control import published
 from intercom.client.readership import Readership, readership
 from intercom.client.spawn import ensure_hub
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
-from intercom.paths import ChannelPaths, read_private
+from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
 from intercom.spool.known import take_census
 
@@ -81,11 +80,8 @@ def _ask(paths: ChannelPaths, own: str) -> dict[str, Any]:
 
 def _published(paths: ChannelPaths) -> dict[str, Any]:
     """What ``peers.json`` says, nothing if that cannot be read."""
-    with contextlib.suppress(ValueError):
-        found: Any = json.loads(read_private(paths.peers) or b"{}")
-        if isinstance(found, dict) and isinstance(found.get("active_sessions"), list):
-            return found
-    return {"active_sessions": []}
+    found = published(paths)
+    return found if isinstance(found.get("active_sessions"), list) else {"active_sessions": []}
 
 
 def _from_files(paths: ChannelPaths, pid: int | None, listed: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from intercom.client.roster import persona
 from intercom.errors import CannotCreate, IntercomError, UnsafePlace
 from intercom.paths import ChannelPaths, open_private
+from intercom.private import is_at, lock_named
 
 FORMAT = 1
 #: Seconds for which others may keep a lock that is held for moments.
@@ -75,7 +76,7 @@ def hold(paths: ChannelPaths, session: str) -> Hold:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            fd = _lock(path, os.O_RDONLY | os.O_CREAT, fcntl.LOCK_SH)
+            fd = lock_named(path, os.O_RDONLY | os.O_CREAT, fcntl.LOCK_SH)
         except OSError as error:
             if error.errno in _UNWRITABLE:
                 return Hold(None, look(paths, session))
@@ -100,7 +101,7 @@ def take(paths: ChannelPaths, wanted: Claim) -> Hold | None:
     deadline = time.monotonic() + PROBES
     while True:
         try:
-            fd = _lock(path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
+            fd = lock_named(path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
         except OSError as error:
             raise _unwritable(path, error) from error
         if fd is None and time.monotonic() > deadline:
@@ -123,7 +124,7 @@ def take(paths: ChannelPaths, wanted: Claim) -> Hold | None:
             os.close(fd)
             raise
         else:
-            if _is_at(fd, path):
+            if is_at(fd, path):
                 return Hold(fd, wanted)
         os.close(fd)
 
@@ -136,7 +137,7 @@ def alone(paths: ChannelPaths, session: str, patience: float = PATIENCE) -> Iter
     """
     path = paths.claim(session)
     deadline = time.monotonic() + patience
-    while (fd := _lock(path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)) is None:
+    while (fd := lock_named(path, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)) is None:
         if time.monotonic() > deadline:
             yield False
             return
@@ -189,31 +190,6 @@ def of_tree(paths: ChannelPaths, project: str, inode: tuple[int, int]) -> list[C
                 if claim.tree is not None and at_its_place and claim.session:
                     found.append(claim)
     return sorted(found, key=lambda claim: (claim.claimed_at, claim.session))
-
-
-def _lock(path: str, flags: int, how: int) -> int | None:
-    """Open and lock the file that ``path`` names; None if another has the lock."""
-    while True:
-        fd = open_private(path, flags)
-        try:
-            fcntl.flock(fd, how | fcntl.LOCK_NB)
-            if _is_at(fd, path):
-                return fd
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)  # it was removed while we were on our way
-
-
-def _is_at(fd: int, path: str) -> bool:
-    """Whether the path still names the open file."""
-    try:
-        return os.path.samestat(os.fstat(fd), os.lstat(path))
-    except FileNotFoundError:
-        return False
 
 
 def _read(fd: int, session: str) -> Claim:

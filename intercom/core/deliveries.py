@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from struct import Struct
 from typing import Any
 
 import msgspec
@@ -152,6 +153,35 @@ class Delivery:
         return text, {"code": first.code, "failed": failed[:MAX_NAMED]}
 
 
+#: When, how many inboxes, how many live ones, the level, and whether the recipient is known.
+_PACKED = Struct("<dIIB?")
+
+
+def _kept(receipt: Receipt, digest: bytes, now: float) -> Past | bytes:
+    """What to remember of an outcome; one with more to say than numbers stays as it is."""
+    if receipt.failed or receipt.nearest:
+        return now, digest, msgspec.structs.replace(receipt, duplicate=True)
+    level = LEVELS.index(receipt.level)
+    return _PACKED.pack(now, receipt.recipients, receipt.live, level, receipt.known) + digest
+
+
+def _unpack(key: str, packed: bytes) -> Past:
+    """What was remembered of an outcome."""
+    now, recipients, live, level, known = _PACKED.unpack_from(packed)
+    sender, message_id = key.split("\0", 1)
+    receipt = Receipt(
+        session=sender,
+        message_id=message_id,
+        state="stored",
+        level=LEVELS[level],
+        recipients=recipients,
+        live=live,
+        duplicate=True,
+        known=known,
+    )
+    return now, packed[_PACKED.size :], receipt
+
+
 def message_key(sender: str, message_id: str) -> str:
     """What identifies a message on a channel; NUL is in no session id."""
     return f"{sender}\0{message_id}"
@@ -163,7 +193,8 @@ class Deliveries:
     def __init__(self) -> None:
         self._last_ticket = 0
         self._tickets: dict[int, Delivery] = {}
-        self._remembered: OrderedDict[str, Delivery | Past] = OrderedDict()
+        # Nearly all outcomes are alike, so they are packed: a hundred thousand are not small.
+        self._remembered: OrderedDict[str, Delivery | Past | bytes] = OrderedDict()
 
     @property
     def pending(self) -> int:
@@ -172,7 +203,8 @@ class Deliveries:
 
     def recall(self, key: str) -> Delivery | Past | None:
         """The delivery under way or concluded for this key, None if it is new."""
-        return self._remembered.get(key)
+        known = self._remembered.get(key)
+        return _unpack(key, known) if type(known) is bytes else known  # type: ignore[return-value]
 
     def begin(self, delivery: Delivery) -> list[int]:
         """A message goes to the spool: draw a ticket for each of its entries."""
@@ -203,8 +235,7 @@ class Deliveries:
             else:
                 self._remembered[delivery.key] = delivery.past  # stored is stored
         else:
-            kept = msgspec.structs.replace(receipt, duplicate=True)
-            self._remembered[delivery.key] = (now, delivery.digest, kept)
+            self._remembered[delivery.key] = _kept(receipt, delivery.digest, now)
         return receipt
 
     def note(self, keys: Iterable[tuple[str, bytes, str, str]], now: float) -> None:
@@ -218,7 +249,8 @@ class Deliveries:
                 recipients=1,
                 duplicate=True,
             )
-            self._remembered.setdefault(key, (now, digest, receipt))
+            if key not in self._remembered:
+                self._remembered[key] = _kept(receipt, digest, now)
 
     def remember(self, messages: Iterable[Remembered], now: float) -> None:
         """Take over what earlier hubs stored, oldest first."""
@@ -233,9 +265,9 @@ class Deliveries:
         while len(memory) > REMEMBER_MAX:
             memory.popitem(last=False)
 
-    def _add_inboxes(self, key: str, before: Delivery | Past, more: Past) -> None:
+    def _add_inboxes(self, key: str, before: Delivery | Past | bytes, more: Past) -> None:
         """Some inboxes got a message later than others did."""
-        if isinstance(before, Delivery) or before[1] != more[1]:
+        if isinstance(before, Delivery | bytes) or before[1] != more[1]:
             return  # our own knowledge counts, and the first content of an id
         if isinstance(before[2], tuple) and isinstance(more[2], tuple):
             inboxes = tuple(dict.fromkeys((*before[2], *more[2])))
@@ -248,6 +280,7 @@ class Deliveries:
             key, entry = next(iter(memory.items()))
             if isinstance(entry, Delivery):
                 return
-            if len(memory) <= REMEMBER_MAX and now - entry[0] < REMEMBER_S:
+            at = _PACKED.unpack_from(entry)[0] if type(entry) is bytes else entry[0]
+            if len(memory) <= REMEMBER_MAX and now - at < REMEMBER_S:
                 return
             del memory[key]

@@ -286,7 +286,7 @@ class HubCore:
             self._roster.saw(session, None if age is None else now - age)
         return []
 
-    def remembered(self, messages: Sequence[Remembered], now: float) -> list[Effect]:
+    def remembered(self, messages: Iterable[Remembered], now: float) -> list[Effect]:
         """See :meth:`IRouter.remembered`."""
         return self._routing.remembered(messages, now)
 

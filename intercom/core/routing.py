@@ -6,7 +6,7 @@ Persist first, then speak: a push follows ``written``, a receipt follows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from intercom.core.deliveries import Deliveries, Delivery, Past, message_key
@@ -242,7 +242,7 @@ class Routing:
             effects += self.watchers.pushed(feed.inbox, *stretch)
         return effects + feed_news(link)
 
-    def remembered(self, messages: Sequence[Remembered], now: float) -> list[Effect]:
+    def remembered(self, messages: Iterable[Remembered], now: float) -> list[Effect]:
         """What earlier hubs stored: a retry of it finds the inboxes of the first time."""
         self._deliveries.remember(messages, now)
         return []

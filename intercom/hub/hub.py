@@ -251,7 +251,7 @@ class Hub:
         if self._leave is not None:
             self._leave(f"a sync of the inbox files failed: {text}")
 
-    def remembered(self, messages: Sequence[Remembered]) -> None:
+    def remembered(self, messages: Iterable[Remembered]) -> None:
         """See :meth:`ISpoolListener.remembered`."""
         self._feed(self._core.remembered, messages)
 

@@ -94,7 +94,7 @@ class FileRegistry:
         self._guard.close()
         try:
             found = json.loads(read_private(self._paths.peers) or b"null")
-        except (UnsafePlace, ValueError):
+        except (UnsafePlace, OSError, ValueError, RecursionError):
             return
         if (
             isinstance(found, dict)

@@ -15,7 +15,7 @@ from intercom.spool.calls import FileCalls, write_all
 from intercom.spool.inboxfile import failure
 from intercom.spool.journal import dump
 from intercom.spool.quota import Room
-from intercom.spool.recent import Key, RecentIds, Seen
+from intercom.spool.recent import Key, RecentIds, Seen, key_of
 from intercom.spool.synced import OpenFile
 from intercom.spool.tracked import TrackedInbox
 from intercom.spool.work import Claim
@@ -62,7 +62,7 @@ class GroupWrite:
         end, last = size, size + self._room.bytes
         for entry in self._group:
             line = entry.line
-            key = (session, entry.sender, entry.message_id)
+            key = key_of(session, entry.sender, entry.message_id)
             seen = fresh.get(key) or recent(key)
             if seen is not None:
                 again.append((len(outcomes), entry, seen))

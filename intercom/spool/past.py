@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -17,27 +17,28 @@ from intercom.paths import ChannelPaths
 from intercom.records import Position, Remembered
 from intercom.spool.book import Book
 from intercom.spool.calls import FileCalls
-from intercom.spool.recent import Key, Seen
+from intercom.spool.recent import RecentIds, Seen, key_of
 from intercom.wire.envelope import identify
 
-#: Lines read in any case, whatever the clocks say; more only as long as they are within
+#: Messages read in any case, whatever the clocks say; more only as long as they are within
 #: the time in which a repetition is to be recognised, in seconds.
 LINES = 20_000
 WINDOW = 600.0
 MOST = 100_000
 
+_MESSAGE = b',"to":[['
+
 
 class Past(NamedTuple):
     """What the history tells.
 
-    :ivar remembered: the last messages, the oldest first.
-    :ivar seen: their places.
+    :ivar remembered: the last messages, the oldest first; read as they are asked for. One
+        that reached its inboxes at different times occurs once for each.
     :ivar ends: the byte up to which each inbox that occurs is in the history.
     :ivar messages: how many the current file holds.
     """
 
-    remembered: list[Remembered]
-    seen: dict[Key, Seen]
+    remembered: Iterator[Remembered]
     ends: dict[str, Position]
     messages: int
 
@@ -56,42 +57,82 @@ class _Line(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def read_past(paths: ChannelPaths, calls: FileCalls, now: float, boot: str) -> Past:
+def read_past(
+    paths: ChannelPaths, calls: FileCalls, now: float, boot: str, recent: RecentIds
+) -> Past:
     """Read the history's end. What is unreadable in it is passed over.
 
     Of another boot than this one, only what the inboxes bear out is believed: history is
     not synced with each message, and may have come through a power cut that they have not.
 
     :param now: epoch seconds.
+    :param recent: takes the messages' places.
     """
     young = _content(paths.file("history.ndjson"), calls)
-    messages = young.count(b',"to":[[')
+    messages = young.count(_MESSAGE)
     witness = None if _boot(young) == boot else Witness(paths, calls)
-    lines: list[_Line] = []
-    for line in _backwards(paths, calls, young):
-        if len(lines) >= LINES and (now - line.at > WINDOW or len(lines) >= MOST):
-            break
-        lines.append(line)
-    lines.reverse()
-    seen: dict[Key, Seen] = {}
+    tail, count = _tail(young, now, 0)
+    tails = [tail]
+    if len(tail) == len(young):
+        tails.insert(0, _tail(_content(paths.file("history.1.ndjson"), calls), now, count)[0])
+    del young
     ends: dict[str, Position] = {}
-    told: dict[tuple[str, str], tuple[_Line, list[str]]] = {}
-    for line in lines:
+    for line in _lines(tails):
         digest = bytes.fromhex(line.digest)
         for inbox, generation, start, end in line.to:
             if witness is not None and not witness.bears_out(line, inbox, generation, start, end):
                 continue
-            seen.setdefault((inbox, line.sender, line.id), Seen(digest, generation, start, end))
+            key = key_of(inbox, line.sender, line.id)
+            if recent.get(key) is None:
+                recent.add({key: Seen(digest, generation, start, end)})
             ends[inbox] = max(ends.get(inbox, Position(0, 0)), Position(generation, end))
-        known = told.setdefault((line.sender, line.id), (line, []))
-        inboxes = [*(place[0] for place in line.to), *line.waiting]
-        known[1].extend(inbox for inbox in inboxes if inbox not in known[1])
-    remembered = [
-        Remembered(sender, message_id, bytes.fromhex(line.digest), tuple(inboxes), age)
-        for (sender, message_id), (line, inboxes) in told.items()
-        if (age := max(0.0, now - line.at)) < WINDOW
-    ]
-    return Past(remembered, seen, ends, messages)
+    return Past(_remembered(tails, now), ends, messages)
+
+
+def _remembered(tails: Iterable[bytes], now: float) -> Iterator[Remembered]:
+    for line in _lines(tails):
+        age = max(0.0, now - line.at)
+        if age < WINDOW:
+            inboxes = tuple(dict.fromkeys([*(place[0] for place in line.to), *line.waiting]))
+            yield Remembered(line.sender, line.id, bytes.fromhex(line.digest), inboxes, age)
+
+
+def _tail(data: bytes, now: float, count: int) -> tuple[bytes, int]:
+    """The end of a file that is to be read, and how many messages there are with it.
+
+    :param count: how many younger files hold.
+    """
+    start = data.rfind(b"\n") + 1  # what stands behind it is not a line
+    end = start
+    while start:
+        before = data.rfind(b"\n", 0, start - 1) + 1
+        if data.find(_MESSAGE, before, start) >= 0:
+            if count >= LINES and (count >= MOST or now - _at(data, before) > WINDOW):
+                break
+            count += 1
+        start = before
+    return data[start:end], count
+
+
+def _at(data: bytes, start: int) -> float:
+    """When a line was written; one that does not say is old."""
+    try:
+        return float(data[start + len(b'{"at":') : data.index(b",", start)])
+    except ValueError:
+        return 0.0
+
+
+def _lines(tails: Iterable[bytes]) -> Iterator[_Line]:
+    """The lines about stored messages, the oldest first."""
+    for data in tails:
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            piece, start = data[start:end], end + 1
+            if _MESSAGE in piece:
+                with contextlib.suppress(msgspec.MsgspecError, ValueError):
+                    line = _decode(piece)
+                    bytes.fromhex(line.digest)
+                    yield line
 
 
 class Witness:
@@ -134,24 +175,6 @@ def _boot(young: bytes) -> str | None:
             start = young.rfind(b"\n", 0, at) + 1
             return str(msgspec.json.decode(young[start:end])["boot"])
     return None
-
-
-def _backwards(paths: ChannelPaths, calls: FileCalls, young: bytes) -> Iterator[_Line]:
-    """The lines about stored messages, the newest first."""
-    yield from _lines(young)
-    yield from _lines(_content(paths.file("history.1.ndjson"), calls))
-
-
-def _lines(data: bytes) -> Iterator[_Line]:
-    end = data.rfind(b"\n")  # what stands behind it is not a line
-    while end > 0:
-        start = data.rfind(b"\n", 0, end) + 1
-        piece, end = data[start:end], start - 1
-        if b'"to":[[' in piece:
-            with contextlib.suppress(msgspec.MsgspecError, ValueError):
-                line = _decode(piece)
-                bytes.fromhex(line.digest)
-                yield line
 
 
 def _content(path: str, calls: FileCalls) -> bytes:

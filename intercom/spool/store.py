@@ -12,7 +12,7 @@ import errno
 import os
 import resource
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from intercom.errors import IntercomError
@@ -50,7 +50,7 @@ class Stock(NamedTuple):
     """
 
     sessions: dict[str, float | None]
-    remembered: list[Remembered]
+    remembered: Iterator[Remembered]
 
 
 class Store:
@@ -93,8 +93,7 @@ class Store:
         :param boot: names this boot of the machine.
         """
         self._directory.open()
-        past = read_past(self._paths, self._calls, self._clock(), boot)
-        self._recent.add(past.seen)
+        past = read_past(self._paths, self._calls, self._clock(), boot, self._recent)
         self._told = past.ends
         self.history.go_on(past.messages, boot)
         census = take_census(self._paths, self._calls, self._clock())

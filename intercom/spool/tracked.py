@@ -20,7 +20,7 @@ from intercom.spool.format import Cutter
 from intercom.spool.inboxfile import CHUNK
 from intercom.spool.known import Extent
 from intercom.spool.positions import raise_generation
-from intercom.spool.recent import RecentIds, Seen
+from intercom.spool.recent import RecentIds, Seen, key_of
 from intercom.spool.synced import OpenFile
 from intercom.spool.trail import Trail
 from intercom.wire.envelope import Identity, identify
@@ -217,7 +217,7 @@ class TrackedInbox:
             found = identify(record.line)
             if found is None:
                 continue
-            key = (self.session, found.sender, found.message_id)
+            key = key_of(self.session, found.sender, found.message_id)
             seen = self._recent.get(key)
             if seen is not None:
                 if seen[:2] == (found.digest, self.generation) and seen.start != record.start:

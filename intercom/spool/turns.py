@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeVar
 
 from intercom.errors import IntercomError, UnsafePlace
 from intercom.paths import ChannelPaths, open_private
+from intercom.private import is_at, lock_named
 
 #: Seconds for which a lock may be held only to see whether somebody has it.
 PROBES = 0.05
@@ -84,7 +85,7 @@ class Turn:
         if self._fd is None:
             return
         path = self._paths.turn(self._session)
-        if _is_at(self._fd, path):
+        if is_at(self._fd, path):
             return
         if not os.path.lexists(path):
             try:
@@ -269,29 +270,9 @@ def _persist(attempt: Callable[[], _T | None], patience: float) -> _T | None:
 
 
 def _lock(path: str, exclusive: bool) -> int | None:
-    """Open and lock the file that ``path`` names, made if need be; None if another has it."""
+    """The locked file that ``path`` names, made if need be; None if another has its lock."""
     how = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-    while True:
-        fd = open_private(path, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(fd, how | fcntl.LOCK_NB)
-            if _is_at(fd, path):
-                return fd
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        except BaseException:
-            os.close(fd)
-            raise
-        os.close(fd)  # it was removed or replaced while we were on our way
-
-
-def _is_at(fd: int, path: str) -> bool:
-    """Whether the path still names the open file."""
-    try:
-        return os.path.samestat(os.fstat(fd), os.lstat(path))
-    except FileNotFoundError:
-        return False
+    return lock_named(path, os.O_RDWR | os.O_CREAT, how)
 
 
 def _sign(fd: int, holder: Holder) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -180,7 +180,7 @@ class PlainRouter:
         self.watches.append((number, written, step))
         return [fx.Answer(number, step)] if written.inbox in self.names.values() else []
 
-    def remembered(self, messages: Sequence[Remembered], now: float) -> list[fx.Effect]:
+    def remembered(self, messages: Iterable[Remembered], now: float) -> list[fx.Effect]:
         self.earlier = {(m.sender, m.message_id): m for m in messages}
         return []
 

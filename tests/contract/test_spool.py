@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -99,7 +99,7 @@ class Recorder:
             assert ticket not in self.safe
             self.unsafe[ticket] = text
 
-    def remembered(self, messages: Sequence[Remembered]) -> None:
+    def remembered(self, messages: Iterable[Remembered]) -> None:
         assert not self.sightings, "what earlier hubs stored comes before who is known"
         self.memories += messages
 

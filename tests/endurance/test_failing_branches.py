@@ -25,6 +25,7 @@ from intercom.paths import ChannelPaths
 from intercom.records import Appeared, Entry, Written
 from intercom.spool import past, recovery, turns, watch
 from intercom.spool.calls import FileCalls
+from intercom.spool.recent import RecentIds
 from intercom.spool.store import Store
 from intercom.wire import envelope
 
@@ -177,9 +178,9 @@ def test_a_past_that_cannot_be_read_is_none(
 ) -> None:
     """The hub starts; a repetition is then found in the inbox, or not at all."""
     stocked(paths, "boot 1")
-    assert past.read_past(paths, calls, 0.0, "boot 2").seen
+    assert past.read_past(paths, calls, 0.0, "boot 2", RecentIds()).ends
     calls.wrong = (call, file, errno.EIO)
-    assert past.read_past(paths, calls, 0.0, "boot 2").seen == {}
+    assert past.read_past(paths, calls, 0.0, "boot 2", RecentIds()).ends == {}
 
 
 def test_a_boot_without_a_name_is_one_of_its_own(tmp_path: Path, monkeypatch: Patch) -> None:

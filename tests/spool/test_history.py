@@ -16,6 +16,7 @@ from intercom.records import Entry, Moved, Position, Refused, Written
 from intercom.spool import history as module
 from intercom.spool.history import lookup, newest, pushes
 from intercom.spool.past import read_past
+from intercom.spool.recent import RecentIds
 from intercom.spool.store import Store
 from intercom.spool.work import Push
 
@@ -121,7 +122,7 @@ def test_a_successor_knows_the_ids_whatever_became_of_the_inbox(
     first.close()
     os.truncate(paths.inbox("bob"), 0)
     second = Store(paths, calls, clock)
-    remembered = second.start().remembered
+    remembered = list(second.start().remembered)
     assert [one.message_id for one in remembered] == ["msg_0", "msg_1", "msg_2"]
     assert remembered[0].inboxes == ("bob",)
     assert remembered[0].digest == entry(0).digest
@@ -177,7 +178,7 @@ def test_the_next_file_is_begun_in_time_and_the_one_before_is_kept(
     known = [number for number in range(10) if lookup(paths, f"msg_{number}")]
     assert known == list(range(4, 10))
     hub.close()
-    remembered = Store(paths, calls, clock).start().remembered
+    remembered = list(Store(paths, calls, clock).start().remembered)
     assert [one.message_id for one in remembered] == [f"msg_{n}" for n in range(4, 10)]
 
 
@@ -207,7 +208,7 @@ def test_whatever_stands_in_the_file_is_passed_over(
     bad = b'{"at":1,"id":"msg_1","to":[["bob",1,0,5]]\n[]\n\n\xff\xfe\n{"at":"x","to":[["\n'
     worse = b'{"at":1.0,"id":"z","from":"a","digest":"zz","level":"disk","to":[["b",1,0,5]]}\n'
     path.write_bytes(bad + good + worse + b'{"at":5,"id":"msg_7","fr')
-    past = read_past(paths, calls, NOW, "")
+    past = read_past(paths, calls, NOW, "", RecentIds())
     assert [one.message_id for one in past.remembered] == ["msg_1"]
     assert past.ends == {"bob": Position(1, os.path.getsize(paths.inbox("bob")))}
     assert [line["id"] for line in lookup(paths, "msg_1")] == ["msg_1"]
@@ -238,7 +239,7 @@ def test_a_successor_knows_of_an_inbox_that_a_broadcast_had_still_to_reach(
         fcntl.flock(holder, fcntl.LOCK_EX)
         hub.append_batch([entry(n, inbox=name, message_id="m") for n, name in
                           enumerate(("bob", "eve", "cy"))])  # fmt: skip
-    [one] = read_past(paths, calls, NOW, "").remembered
+    [one] = read_past(paths, calls, NOW, "", RecentIds()).remembered
     assert sorted(one.inboxes) == ["bob", "cy", "eve"]
     assert lookup(paths, "m")[0]["waiting"] == ["eve"]
 

@@ -175,7 +175,7 @@ def test_without_a_history_the_end_of_an_inbox_tells_its_ids(
     store.append_batch([entry(1)])
     os.unlink(paths.file("history.ndjson"))
     later = Store(paths)
-    assert later.start().remembered == []
+    assert list(later.start().remembered) == []
     assert told(later.append_batch([entry(1)])) == [("written", 1, "again")]
     later.close()
 

@@ -6,7 +6,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -54,7 +54,7 @@ class Listener:
     def unsynced(self, tickets: Sequence[int], text: str) -> None:
         self.events.append(("unsynced", list(tickets)))
 
-    def remembered(self, messages: Sequence[Remembered]) -> None:
+    def remembered(self, messages: Iterable[Remembered]) -> None:
         self.events.append(("remembered", [one.message_id for one in messages]))
 
     def moved(self, moves: Sequence[Moved]) -> None:

@@ -56,7 +56,8 @@ def books(world: World) -> Iterator[Finding]:
     for one in found:
         path = os.path.join(state, one, FILE)
         project: Any = None
-        with contextlib.suppress(OSError, IntercomError, ValueError, AttributeError):
+        unusable = (OSError, IntercomError, ValueError, AttributeError, RecursionError)
+        with contextlib.suppress(*unusable):
             project = json.loads(read_private(path) or b"{}").get("project")
         if isinstance(project, str) and _is_gone(project):
             text = f"a map of names is left of a project that is gone: {project}"
