@@ -71,8 +71,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
 class Ack(msgspec.Struct, frozen=True, gc=False):
     """Everything up to ``position`` was dealt with.
 
-    :ivar state: ``read`` moves the stored position, and so does ``skipped``, for what was
-        passed without being shown; ``shown`` is only remembered.
+    :ivar state: ``read`` moves the stored position; ``shown`` is only remembered. A client
+        passes over messages in the files, where it can list them and tell their senders.
     """
 
     position: Position

@@ -11,10 +11,12 @@ from intercom.cli import options, output
 from intercom.cli.name import claimed, described, warn_of_former
 from intercom.cli.rendering import counted, label
 from intercom.client import skipping
+from intercom.client.control import look
 from intercom.client.identity import Identity
 from intercom.client.spawn import ensure_hub
 from intercom.client.tokens import own_token
-from intercom.errors import HubUnavailable
+from intercom.election.locks import is_original
+from intercom.errors import HubUnavailable, IntercomError
 from intercom.paths import ChannelPaths, file_level
 from intercom.spool.files import Inbox
 
@@ -87,17 +89,24 @@ def _named(scope: options.Scope, name: str | None, force_new: bool) -> Identity:
 
 
 def _reach(paths: ChannelPaths) -> str:
-    """Make sure that a hub runs: ``hub``, or ``spool`` where this process has to do without.
+    """Make sure that a hub answers: ``hub``, or ``spool`` where this process has to do without.
 
     :raise IntercomError: one was started and could not run.
     """
     try:
-        ensure_hub(paths).close()
-    except HubUnavailable as error:
-        if error.details.get("cause") == "failed":
+        reached = ensure_hub(paths)
+        if is_original(paths):  # which would take the question for somebody's arrival
+            reached.close()
+        else:
+            look(paths, reached=reached)
+    except IntercomError as error:
+        cause = error.details.get("cause")
+        if cause == "failed" or not (isinstance(error, HubUnavailable) or error.retryable):
             raise
+        helps = f"\n  {error.remedy}" if cause == "silent" and error.remedy else ""
         output.note(
             f"{error.text}\n  direct messages and poll work through the inbox files meanwhile"
+            f"{helps}"
         )
         return "spool"
     return "hub"

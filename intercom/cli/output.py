@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from intercom.cli.remedies import remedy_for, remedy_of_system
+from intercom.cli.remedies import NO_LOCKS, remedy_for, remedy_of_system, without_locks
 from intercom.cli.rendering import Page, escape
 from intercom.errors import EX_USAGE, AlreadyLed, IntercomError
 
@@ -116,6 +116,8 @@ def fail(error: BaseException, as_json: bool) -> int | None:
         return error.exit_code
     if isinstance(error, click.UsageError):
         return _fail_usage(error, as_json)
+    if isinstance(error, OSError) and error.errno in NO_LOCKS:
+        return fail(without_locks(error), as_json)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         text = f"{name}{error.strerror or error}"

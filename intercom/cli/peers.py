@@ -18,6 +18,7 @@ from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
+from intercom.spool.files import Patience
 from intercom.spool.known import take_census
 
 ANSWER_TIMEOUT = 5.0
@@ -52,7 +53,8 @@ def peers(ctx: click.Context, session: str | None) -> None:
 def _readers(paths: ChannelPaths, result: dict[str, Any]) -> dict[str, Readership]:
     """Who reads, and what lies unread, by session."""
     names = [str(row.get("session")) for row in result["sessions"]] + result["absent"]
-    return {name: readership(paths, name) for name in names}
+    patience = Patience()
+    return {name: readership(paths, name, patience) for name in names}
 
 
 def _ask(paths: ChannelPaths, own: str) -> dict[str, Any]:
@@ -110,7 +112,7 @@ def _text(result: dict[str, Any], own: str, readers: dict[str, Readership], now:
         more = len(result["absent"]) - MAX_ABSENT
         lines.append(f"not connected: {absent}{f' and {more} more' if more > 0 else ''}")
     for name in result["absent"]:
-        if readers[name].unread or readers[name].holder is not None:
+        if readers[name].unread != 0 or readers[name].holder is not None:
             reading = reading_words(readers[name], now, oldest=True)
             lines.append(f"  {label(name)}: {reading}")
     return "\n".join(lines) + "\n"

@@ -83,7 +83,7 @@ def poll(
             seat = stack.enter_context(Seat(scope.paths, own, "intercom poll", time.time()))
         inbox = stack.enter_context(Inbox(scope.paths, own, fence=seat.check if seat else None))
         if seat is not None:
-            inbox.enrol()
+            _make_known(inbox)
         fetcher = _Fetcher(scope, own, inbox, limit, place, peek)
         haul, reading = _wait(inbox, fetcher, seat, deadline)
         page = output.page(None if full else rendering.MODEL_LIMIT)
@@ -101,6 +101,15 @@ def poll(
             _note_shown(inbox, haul)
         elif seat is not None and reading is None:
             _count_as_read(ctx, inbox, seat, haul)
+
+
+def _make_known(inbox: Inbox) -> None:
+    """Be known to senders; that the disk is full does not keep us from showing what is there."""
+    try:
+        inbox.enrol()
+    except IntercomError as error:
+        if error.code != "DISK_FULL":
+            raise
 
 
 class _Fetcher:

@@ -18,7 +18,9 @@ def words(found: Readership, now: float, *, oldest: bool = False) -> str:
         said = ["never read"]
     else:
         said = [f"no reader for {lasting(max(1.0, now - found.last_read))}"]
-    if found.unread:
+    if found.unread is None:
+        said.append("its inbox cannot be read now")
+    elif found.unread:
         said.append(f"{found.unread} unread")
         if oldest and found.oldest is not None:
             said.append(f"the oldest {ago(max(0.0, now - found.oldest))}")

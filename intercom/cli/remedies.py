@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import shlex
 
-from intercom.errors import IntercomError
+from intercom.errors import IntercomError, UnsafePlace
 
 _ADDRESS = "see the names in use: intercom peers; how to send: intercom send --help"
 _AS_ANOTHER = "see who is connected: intercom peers; speak as another: --session NAME"
@@ -54,6 +54,8 @@ REMEDIES = {
     "UNKNOWN_TYPE": "see the hub's version, and replace it: intercom hub restart",
     "UNSAFE_PLACE": "choose a place of your own: intercom --dir DIR init",
 }
+#: What systems say where a file cannot be locked.
+NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP})
 #: Of a code that only a newer hub knows.
 UNKNOWN = "see the versions of both: intercom version"
 
@@ -61,6 +63,15 @@ UNKNOWN = "see the versions of both: intercom version"
 def remedy_for(error: IntercomError) -> str:
     """What to try next: the error's own remedy, else that of its code."""
     return error.remedy or REMEDIES.get(error.code, UNKNOWN)
+
+
+def without_locks(error: OSError) -> UnsafePlace:
+    """The refusal of a place where files cannot be locked, as a command found out."""
+    return UnsafePlace(
+        f"the file system of the channel refuses locks ({error.strerror})",
+        remedy="see what it is: intercom doctor; keep the channel on a disk of this machine, "
+        "with --dir or INTERCOM_DIR",
+    )
 
 
 def remedy_of_system(error: OSError) -> str:

@@ -16,6 +16,7 @@ from intercom.cli.rendering import label
 from intercom.client.outbox import Letter, Outcome, compose, deliver
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
+from intercom.paths import ChannelPaths
 from intercom.records import LEVELS
 from intercom.wire import jsontext
 from intercom.wire.envelope import MAX_LINE
@@ -84,7 +85,7 @@ def send(
     try:
         outcome = deliver(scope.paths, letter, own_token(scope.paths, own))
     except IntercomError as error:
-        raise _explained(error, letter) from error
+        raise _explained(error, letter, scope.paths) from error
     _warn(outcome, letter)
     if scope.as_json:
         output.write(output.to_json(outcome.fields(), envelope=letter.line) + b"\n")
@@ -197,7 +198,7 @@ def _content(body: bytes, name: str, payload: dict[str, Any]) -> str | None:
         ) from error
 
 
-def _explained(error: IntercomError, letter: Letter) -> IntercomError:
+def _explained(error: IntercomError, letter: Letter, paths: ChannelPaths) -> IntercomError:
     """Add to a refusal what one may try next."""
     if error.code == "TARGET_NOT_FOUND" and not error.remedy:
         nearest = error.details.get("nearest") or []
@@ -208,6 +209,9 @@ def _explained(error: IntercomError, letter: Letter) -> IntercomError:
             f"a program that knows no tokens holds {letter.sender!r}: send as another --session, "
             f"or send directly (--to ID) instead of to everybody"
         )
+    elif error.code == "INBOX_LOCKED" and not error.remedy and not letter.broadcast:
+        inbox = shlex.quote(paths.inbox(letter.to))
+        error.remedy = f"see which program holds it: fuser -v {inbox}; then send again"
     error.details.setdefault("id", letter.message_id)
     return error
 

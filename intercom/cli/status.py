@@ -14,6 +14,7 @@ from intercom.client.inquiry import Inquiry, Told
 from intercom.client.readership import Readership, readership
 from intercom.client.standing import Standing
 from intercom.errors import IntercomError
+from intercom.spool.files import Patience
 from intercom.wire.envelope import format_timestamp
 
 #: As many of the last messages are shown where none is named.
@@ -36,7 +37,8 @@ def status(ctx: click.Context, message_id: str | None, sender: str | None) -> No
     Without ID, your last ten messages. No hub is needed, and none is started.
     """
     scope = options.scope(ctx)
-    inquiry = Inquiry(scope.paths)
+    patience = Patience()
+    inquiry = Inquiry(scope.paths, patience)
     if message_id is None:
         told = inquiry.newest(sender or scope.session(None), LATEST)
     else:
@@ -47,7 +49,7 @@ def status(ctx: click.Context, message_id: str | None, sender: str | None) -> No
     waiting = {
         name for one in told for name, standing in one.recipients.items() if _waits(standing)
     }
-    readers = {name: readership(scope.paths, name) for name in sorted(waiting)}
+    readers = {name: readership(scope.paths, name, patience) for name in sorted(waiting)}
     if scope.as_json:
         messages = [_fields(one, readers, now) for one in told]
         fields = {"channel": scope.paths.name, "messages": messages}

@@ -198,6 +198,7 @@ class HubConnection:
                 except BlockingIOError:
                     continue
                 except OSError as error:
+                    self._fill()  # why, it may have said before
                     raise self._lost() from error
             if self._ended:
                 raise self._lost()

@@ -12,16 +12,17 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from intercom.client.blocking import HubConnection, Received, new_id
+from intercom.client.blocking import HubConnection, Received, new_id, refusal
 from intercom.client.dial import ConnectionLost, connect, peer_credentials, silent
 from intercom.client.spawn import SPAWN_OPTIONS, SPAWN_TIMEOUT, right_to_spawn, start_hub
 from intercom.election.locks import is_led, leader
-from intercom.errors import HubUnavailable, IntercomError
+from intercom.errors import CLOSING_CODES, HubUnavailable, IntercomError
 from intercom.names import ANONYMOUS
 from intercom.paths import ChannelPaths, file_level, read_private
 from intercom.records import LEVELS
@@ -33,6 +34,7 @@ END_WITHIN = 5.0
 #: A hub that holds the lock and has no socket binds it within a second.
 BIND_WITHIN = 1.5
 _INTERVAL = 0.02
+_TURNED_AWAY = CLOSING_CODES - {"SHUTTING_DOWN"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,17 @@ class Sight:
         return min(str(asked), file_level(paths.directory), key=LEVELS.index)
 
 
-def look(paths: ChannelPaths, within: float = LOOK_WITHIN) -> Sight:
+def look(
+    paths: ChannelPaths, within: float = LOOK_WITHIN, reached: socket.socket | None = None
+) -> Sight:
     """Ask the hub what it is and who is connected. Starts none, and claims no session.
 
+    :param reached: a connection to it, if there is one already; it is closed.
     :raise HubUnavailable: there is none, or it does not answer (``details["cause"]``).
+    :raise IntercomError: it turned us away.
     """
     deadline = time.monotonic() + within
-    with HubConnection(connect(paths, within), paths, ANONYMOUS) as hub:
+    with HubConnection(reached or connect(paths, within), paths, ANONYMOUS) as hub:
         question = new_id()
         line = json.dumps({"type": "list", "id": question}).encode()
         hub.send_line(line, max(0.1, deadline - time.monotonic()))
@@ -78,6 +84,8 @@ def look(paths: ChannelPaths, within: float = LOOK_WITHIN) -> Sight:
             received = hub.receive(max(0.0, deadline - time.monotonic()))
             if received is None:
                 raise silent(paths, hub.pid)
+            if received.type == "error" and received.payload.get("code") in _TURNED_AWAY:
+                raise refusal(received.payload)
             if received.type == "welcome" and "protocol" not in received.payload:
                 return Sight(hub.pid or 0, sessions=_published(paths), original=True)
             hub_of = received.payload.get("hub")  # an older hub says it in its welcome only

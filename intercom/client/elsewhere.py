@@ -16,7 +16,7 @@ from intercom.errors import IntercomError
 from intercom.names import channel_name
 from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
-from intercom.spool.files import Inbox
+from intercom.spool.files import Inbox, Patience
 from intercom.spool.format import decode_name
 
 #: No more channels than this are looked at.
@@ -33,11 +33,12 @@ class Waiting(NamedTuple):
 def waiting_elsewhere(paths: ChannelPaths, session: str) -> list[Waiting]:
     """The other channels in which messages lie unread for this name, most of them first."""
     found = []
+    patience = Patience()
     for other in _others(paths):
         with contextlib.suppress(IntercomError, OSError):
             info = FileCalls().stat(other.inbox(session))
             if info is not None and info.st_size:
-                with Inbox(other, session) as inbox:
+                with Inbox(other, session, patience=patience) as inbox:
                     count = inbox.unread()
                 if count:
                     found.append(Waiting(other, count))

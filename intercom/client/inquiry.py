@@ -24,7 +24,7 @@ from intercom.spool import history
 from intercom.spool.book import last_boundary
 from intercom.spool.calls import FileCalls
 from intercom.spool.deadletters import DeadLetters
-from intercom.spool.files import Inbox
+from intercom.spool.files import Inbox, Patience
 from intercom.spool.format import LARGEST, split_name
 from intercom.spool.known import session_of
 from intercom.spool.trail import Cut, Trail
@@ -74,10 +74,14 @@ class _Inbox(NamedTuple):
 
 
 class Inquiry:
-    """One look at a channel; what the files of an inbox say is read once."""
+    """One look at a channel; what the files of an inbox say is read once.
 
-    def __init__(self, paths: ChannelPaths) -> None:
+    :param patience: shared with what else the same command reads.
+    """
+
+    def __init__(self, paths: ChannelPaths, patience: Patience | None = None) -> None:
         self._paths = paths
+        self._patience = patience or Patience()
         self._calls = FileCalls()
         self._reachable = file_level(paths.directory)
         self._inboxes: dict[str, _Inbox] = {}
@@ -199,8 +203,8 @@ class Inquiry:
 
     def _position(self, inbox: str) -> Position | None:
         """How far an inbox is read, None if that cannot be found out."""
-        with contextlib.suppress(IntercomError, OSError), Inbox(self._paths, inbox) as opened:
-            return opened.read(None, 1).start
+        with contextlib.suppress(IntercomError, OSError):
+            return Inbox(self._paths, inbox, patience=self._patience).read(None, 1).start
         return None
 
     def _deaths(self) -> dict[tuple[str, str], dict[str, Death]]:
@@ -231,8 +235,8 @@ class Inquiry:
                     yield session, self._paths.file(name)
 
     def _search(self, message_id: str) -> Iterator[tuple[str, _Found]]:
-        """The lines of all inboxes that hold an id."""
-        for inbox, path in self._files():
+        """The lines of all inboxes that hold an id; nobody's id is empty."""
+        for inbox, path in self._files() if message_id else ():
             for found in self._lines_with(path, message_id):
                 yield inbox, found
 

@@ -6,6 +6,7 @@ The locks themselves are in :mod:`intercom.spool.turns`, which the hub uses, too
 from __future__ import annotations
 
 import os
+import shlex
 from types import TracebackType
 from typing import Any
 
@@ -113,11 +114,12 @@ class Seat:
 
 def collision(paths: ChannelPaths, session: str, other: Holder) -> IntercomError:
     """The refusal of a second reader that would stay."""
+    again = f"{paths.command} listen --takeover {shlex.join(['--session', session])}"
     return IntercomError(
         f"{session!r} is read by {described(other)}",
         code="SESSION_COLLISION",
         remedy=f"end that one, listen as another --session NAME, or take it over, even if it "
-        f"is stopped: {paths.command} listen --takeover",
+        f"is stopped: {again}",
         details={"session": session, "reading": fields(other)},
     )
 

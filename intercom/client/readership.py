@@ -15,7 +15,7 @@ from intercom.paths import ChannelPaths
 from intercom.spool import turns
 from intercom.spool.calls import FileCalls
 from intercom.spool.expiry import sent_at
-from intercom.spool.files import Inbox
+from intercom.spool.files import Inbox, Patience
 from intercom.wire.envelope import format_timestamp
 
 
@@ -43,19 +43,24 @@ class Readership(NamedTuple):
         return {"reader": reader, "unread": self.unread, "oldest_unread_age": age}
 
 
-def readership(paths: ChannelPaths, session: str) -> Readership:
-    """Look who reads a session, and what lies unread."""
+def readership(paths: ChannelPaths, session: str, patience: Patience | None = None) -> Readership:
+    """Look who reads a session, and what lies unread.
+
+    :param patience: shared by all whom the same command looks at.
+    """
     found = FileCalls().stat(paths.offset(session))
     last_read = None if found is None else found.st_mtime
-    unread, oldest = _unread(paths, session)
+    unread, oldest = _unread(paths, session, patience)
     return Readership(turns.reader_of(paths, session), last_read, unread, oldest)
 
 
-def _unread(paths: ChannelPaths, session: str) -> tuple[int | None, float | None]:
+def _unread(
+    paths: ChannelPaths, session: str, patience: Patience | None
+) -> tuple[int | None, float | None]:
     """How many messages lie unread, and when the first was sent."""
     count, oldest = 0, math.inf
     try:
-        with Inbox(paths, session) as inbox:
+        with Inbox(paths, session, patience=patience) as inbox:
             if inbox.size() == 0:
                 return 0, None
             batch = inbox.read()

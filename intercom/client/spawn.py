@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from intercom.client.dial import connect
-from intercom.election.locks import is_led, is_original, leader
+from intercom.election.locks import holders, is_led, is_original, leader
 from intercom.errors import (
     EX_CANTCREAT,
     EX_CONFIG,
@@ -42,6 +42,8 @@ PROBE_INTERVAL = 0.02
 ANOTHER_LEADS = 1.0
 #: Of a hub's last words, so many lines are shown.
 LAST_LINES = 6
+#: Bytes without which no hub can write the few small files that it begins with.
+LEAST_ROOM = 1 << 15
 #: Environment that says which agent session this is; a hub serves many and is none.
 _AGENTS = "CLAUDE CODEX KIMI GEMINI CURSOR COPILOT OPENCODE ANTIGRAVITY"
 _AGENT_PREFIXES = tuple(_AGENTS.split())
@@ -94,7 +96,7 @@ def ensure_hub(
             if isinstance(found, socket.socket):
                 return found
             if time.monotonic() > deadline:
-                raise _nobody_came(paths, timeout)
+                raise _nobody_may(paths, timeout)
         left = max(0.0, deadline - time.monotonic())
         return start_hub(paths, SPAWN_OPTIONS, environ=environ, timeout=left)[0]
 
@@ -251,12 +253,23 @@ def _last_words(paths: ChannelPaths) -> str:
     return "\n".join(lines[-LAST_LINES:])
 
 
+def _is_full(paths: ChannelPaths) -> bool:
+    """Whether a hub had no room to begin, nor to say so."""
+    try:
+        found = os.statvfs(paths.directory)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < LEAST_ROOM
+
+
 def _start_failed(paths: ChannelPaths, status: int) -> IntercomError:
     """Show why the hub that we started has ended."""
     words = _last_words(paths)
     said = f"; its last words:\n{words}" if words else " without a word"
-    text = f"the hub of channel {paths.name!r} could not be started (exit status {status}){said}"
     remedy = f"see all that it said: cat {paths.spawn_output}"
+    if not words and _is_full(paths):
+        said, remedy = ": the disk is full", "make room, then try again; see where: df -h"
+    text = f"the hub of channel {paths.name!r} could not be started (exit status {status}){said}"
     kinds: dict[int, type[IntercomError]] = {EX_CANTCREAT: CannotCreate, EX_NOPERM: UnsafePlace}
     return kinds.get(status, HubUnavailable)(
         text,
@@ -276,6 +289,18 @@ def _without_door(paths: ChannelPaths) -> HubUnavailable:
         f"its socket {paths.socket} was deleted",
         remedy=f"end it: kill {pid}; the next command starts another" if pid else "",
         details={"cause": "absent", "pid": pid},
+    )
+
+
+def _nobody_may(paths: ChannelPaths, timeout: float) -> HubUnavailable:
+    """Another process kept the right to start a hub, and none came."""
+    pids = holders(paths.spawn_lock)
+    who = f" ({', '.join(f'pid {pid}' for pid in pids)}, as it seems)" if pids else ""
+    return HubUnavailable(
+        f"no hub of channel {paths.name!r} was ready within {timeout:.0f} s: another process{who} "
+        f"keeps the right to start one",
+        remedy=f"see whether it is stopped: fuser -v {paths.spawn_lock}; then end it: kill PID",
+        details={"cause": "failed"},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from intercom.client.once import settle
@@ -25,9 +26,12 @@ def own_token(paths: ChannelPaths, session: str) -> str:
     try:
         content = settle(path, os.urandom(TOKEN_BYTES).hex().encode())
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "make the channel's directory writable, or choose another with --dir"
         raise CannotCreate(
             f"cannot keep the session's token in {path}: {error.strerror}",
-            remedy="make the channel's directory writable, or choose another with --dir",
+            code="DISK_FULL" if full else None,
+            remedy="make room, then try again; see where: df -h" if full else remedy,
         ) from error
     token = content.decode("ascii", "replace").strip()
     if not token.isalnum() or len(token) < 2 * TOKEN_BYTES:

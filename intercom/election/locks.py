@@ -30,6 +30,7 @@ from intercom.paths import ChannelPaths, open_private, read_private
 _SIGNATURE = ("pid", "version", "started")
 #: What systems say of a file that cannot be locked, wherever it lies there.
 _NO_LOCKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
+_ANOTHER_PLACE = "keep the channel on a disk of this machine, with --dir or INTERCOM_DIR"
 
 
 class Locks(NamedTuple):
@@ -133,7 +134,10 @@ def _lock(fd: int, path: str, how: int = fcntl.LOCK_EX) -> bool:
     except OSError as error:
         if error.errno in _NO_LOCKS:
             raise _without_locks(path, f"has no locks ({error.strerror})") from error
-        raise _cannot("lock", path, error) from error
+        failed = _cannot("lock", path, error)
+        if error.errno == errno.ENOLCK:  # as of a network file system without a lock server
+            failed.remedy = _ANOTHER_PLACE
+        raise failed from error
     return True
 
 
@@ -165,7 +169,7 @@ def _without_locks(path: str, what: str) -> UnsafePlace:
     kind = f" ({mount.kind}, mounted on {mount.point})" if mount is not None else ""
     return UnsafePlace(
         f"the file system of {path}{kind} {what}, so two hubs could lead the channel",
-        remedy="keep the channel on a disk of this machine, with --dir or INTERCOM_DIR",
+        remedy=_ANOTHER_PLACE,
     )
 
 

@@ -18,7 +18,9 @@ _FEW = 3 * KEPT_BACK
 #: What a hub without connections and inboxes has open, with some to spare: its locks, logs,
 #: sockets, and what the threads need for the moment.
 _OWN = 40
-_MOST_INBOXES, _LEAST_INBOXES = 256, 8
+#: Twice as many inboxes as connections, where there is plenty: one that is closed to make room
+#: for another is synced first, and a broadcast to all is to cost one sync, not one for each.
+_MOST_INBOXES, _LEAST_INBOXES = 4096, 8
 
 
 class Budget(NamedTuple):

@@ -282,6 +282,8 @@ class HubService(Service):
         if not self._leaving:
             self._leaving = True
             self._log.warn("leaving: {reason}", reason=reason)
+            if error is not None:
+                self._say(f"the hub leaves: {reason}\n  the next one mends what it can")
             self._leave(error)
 
     # -- stop

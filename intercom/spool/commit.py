@@ -6,13 +6,12 @@ Blocking, for the syncer's thread. Standard library only.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Collection, Iterable, Sequence
 
 from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
 from intercom.spool.journal import LARGEST, Journal, Unsafe
-from intercom.spool.recovery import MARKER
+from intercom.spool.recovery import mark_failed
 from intercom.spool.synced import OpenFile, sync_files
 
 
@@ -29,7 +28,7 @@ class Committer:
 
     def __init__(self, paths: ChannelPaths, calls: FileCalls, journal: Journal | None) -> None:
         self.problem = ""
-        self._marker = paths.file(MARKER)
+        self._paths = paths
         self._calls = calls
         self._journal = journal
         self._now: set[OpenFile] = set()
@@ -109,5 +108,4 @@ class Committer:
     def _fail(self, problem: str) -> None:
         """Claim nothing any more, and let the next hub know that it must not either."""
         self.problem = problem
-        with contextlib.suppress(OSError):
-            self._calls.close(self._calls.open(self._marker, os.O_WRONLY | os.O_CREAT))
+        mark_failed(self._paths, self._calls)

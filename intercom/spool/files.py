@@ -22,8 +22,31 @@ from intercom.wire.envelope import MAX_LINE
 SETTLE_TRIES = 3
 SETTLE_PAUSE = 0.02
 
+#: Seconds for which others may keep a lock before a call gives up.
+PATIENCE = 2.0
+#: Nobody who is in order keeps a lock longer than this: so much has everyone time.
+_MOMENT = 0.05
 _LONGEST_PAUSE = 0.02
 _T = TypeVar("_T")
+
+
+class Patience:
+    """Seconds for which a look at many inboxes waits for locks, all in all.
+
+    Of any number of stuck inboxes the first use it up; each further one gets a moment.
+    """
+
+    def __init__(self, seconds: float = PATIENCE) -> None:
+        self._left = seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds for the next inbox."""
+        return max(self._left, _MOMENT)
+
+    def spend(self, seconds: float) -> None:
+        """So many were waited."""
+        self._left -= seconds
 
 
 class Inbox:
@@ -37,6 +60,7 @@ class Inbox:
     :param calls: the door to the file system; for tests.
     :param sleep: waits so many seconds; for tests.
     :param fence: asked under the lock before every commit; raises if we may not (any more).
+    :param patience: shared with the other inboxes that the same command reads.
     """
 
     def __init__(
@@ -47,9 +71,11 @@ class Inbox:
         calls: FileCalls | None = None,
         sleep: Callable[[float], None] = time.sleep,
         fence: Callable[[], None] | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self._file = InboxFile(paths, session, calls)
         self._fence = fence
+        self._patience = patience
         self._session = session
         self._sleep = sleep
 
@@ -65,9 +91,19 @@ class Inbox:
         :param start: where to begin, None for the stored position. A start of another
             generation, or past the end, begins at the current generation's start.
         """
-        return self._persist(2.0, lambda patient: self._file.read(start, limit, patient))
+        shared = self._patience
+        timeout = PATIENCE if shared is None else shared.left
+        begun = time.monotonic()
+        try:
+            return self._persist(timeout, lambda patient: self._file.read(start, limit, patient))
+        except InboxLocked:
+            if shared is not None:
+                shared.spend(time.monotonic() - begun)
+            raise
 
-    def commit(self, position: Position, *, state: str = "read", timeout: float = 2.0) -> Position:
+    def commit(
+        self, position: Position, *, state: str = "read", timeout: float = PATIENCE
+    ) -> Position:
         """Move the stored position forward and tell what is stored now.
 
         Monotonic: a position behind the stored one changes nothing. Survives the death of
@@ -100,7 +136,7 @@ class Inbox:
         sender: str,
         message_id: str,
         after: int = 0,
-        timeout: float = 2.0,
+        timeout: float = PATIENCE,
     ) -> bool:
         """Append a line without the hub's help, whole, synced, and once.
 
@@ -122,7 +158,7 @@ class Inbox:
 
         In a file that is smaller than ``after`` now, all of it is looked at.
         """
-        return self._persist(2.0, lambda _patient: self._file.find(sender, message_id, after))
+        return self._persist(PATIENCE, lambda _patient: self._file.find(sender, message_id, after))
 
     def skip_to_end(self) -> tuple[int, Position]:
         """Move the stored position behind the last complete line, whatever came meanwhile.
@@ -140,7 +176,7 @@ class Inbox:
 
     def enrol(self) -> None:
         """Make the session known to later senders. Idempotent."""
-        self._persist(2.0, lambda _patient: self._file.enrol())
+        self._persist(PATIENCE, lambda _patient: self._file.enrol())
 
     def compact(self) -> bool:
         """Take out of the inbox what is read, raising its generation; True if done.
@@ -148,7 +184,7 @@ class Inbox:
         What is unread stays, and begins the new generation. Refused (False) where nothing is
         read, or an original program, which knows no generations, may be reading.
         """
-        return self._persist(2.0, lambda _patient: self._file.compact())
+        return self._persist(PATIENCE, lambda _patient: self._file.compact())
 
     def expire(self, keep_bytes: int | None, older_than: float | None = None) -> list[Record]:
         """Drop the oldest messages, so that the inbox keeps at most so many bytes.
@@ -160,7 +196,7 @@ class Inbox:
         :param older_than: drop also what was sent more than so many seconds ago.
         :return: the unread messages that were dropped: their senders may want to know.
         """
-        return self._persist(2.0, lambda _patient: self._file.expire(keep_bytes, older_than))
+        return self._persist(PATIENCE, lambda _patient: self._file.expire(keep_bytes, older_than))
 
     def close(self) -> None:
         """Nothing is kept open between calls; for symmetry. Idempotent."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from intercom.records import Entry, Refused
+from intercom.spool.work import GivenUp
 
 #: Seconds before the second try; each further pause is twice as long, up to the longest.
 FIRST_PAUSE = 0.001
@@ -67,7 +68,7 @@ class HeldEntries:
                 entries += [entry for _, entry in queue.waiting]
         return entries
 
-    def settle(self, busy: Iterable[Entry]) -> tuple[list[Refused], list[Entry]]:
+    def settle(self, busy: Iterable[Entry]) -> tuple[list[GivenUp], list[Entry]]:
         """A job has ended that could not append ``busy``.
 
         :return: entries that have waited too long, and entries that need not wait any more
@@ -76,7 +77,7 @@ class HeldEntries:
         still: dict[str, list[Entry]] = {}
         for entry in busy:
             still.setdefault(entry.inbox, []).append(entry)
-        refused: list[Refused] = []
+        refused: list[GivenUp] = []
         released: list[Entry] = []
         for inbox, queue in [item for item in self._queues.items() if item[1].tried]:
             left = {entry.ticket for entry in still.pop(inbox, ())}
@@ -101,12 +102,12 @@ class HeldEntries:
         for queue in self._queues.values():
             queue.waiting = [(min(at, latest), entry) for at, entry in queue.waiting]
 
-    def _again(self, inbox: str, queue: _Queue, refused: list[Refused]) -> None:
+    def _again(self, inbox: str, queue: _Queue, refused: list[GivenUp]) -> None:
         now = self._clock.seconds()
         while queue.waiting and queue.waiting[0][0] <= now:
             _, entry = queue.waiting.pop(0)
             text = f"another program keeps the inbox of {inbox!r} locked"
-            refused.append(Refused(entry.ticket, inbox, "INBOX_LOCKED", text))
+            refused.append(GivenUp(entry, Refused(entry.ticket, inbox, "INBOX_LOCKED", text)))
         if not queue.waiting:
             del self._queues[inbox]
             return

@@ -73,6 +73,8 @@ class Journal:
 
     :param boot: names this boot of the machine; another one later means a power cut.
     :param salt: draws eight bytes that no earlier use of a segment had.
+    :param floor: so many bytes stay free on the file system, but never more than a tenth of
+        it: a journal that fills the disk would leave no room for positions.
     """
 
     def __init__(
@@ -81,12 +83,14 @@ class Journal:
         calls: FileCalls,
         boot: str,
         salt: Callable[[], bytes] = lambda: os.urandom(8),
+        floor: int = 0,
     ) -> None:
         self._paths = [paths.file(name) for name in _SEGMENTS]
         self._directory = paths.directory
         self._calls = calls
         self._boot = boot
         self._draw = salt
+        self._floor = floor
         self._fds = [-1, -1]
         self._sizes = [0, 0]
         self._wanted = SMALLEST
@@ -121,8 +125,7 @@ class Journal:
         if self._fds[other] < 0:
             self._open(other)
         if self._sizes[other] < self._wanted:
-            self._calls.allocate(self._fds[other], self._wanted)
-            self._sizes[other] = self._wanted
+            self._grow(other)
         self._turn = other
         self._number += 1
         self._salt = self._draw().hex().encode()
@@ -177,6 +180,21 @@ class Journal:
         self._fds[turn] = self._calls.open(self._paths[turn], os.O_RDWR | os.O_CREAT)
         self._sizes[turn] = self._calls.fstat(self._fds[turn]).st_size
         self._calls.sync_names(self._directory)
+
+    def _grow(self, turn: int) -> None:
+        """Make a segment as large as is wanted, or leave it as it was."""
+        fd, size = self._fds[turn], self._sizes[turn]
+        found = self._calls.space(self._directory)
+        floor = min(self._floor, found.f_blocks * found.f_frsize // 10)
+        try:
+            if found.f_bavail * found.f_frsize - (self._wanted - size) < floor:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._calls.allocate(fd, self._wanted)
+        except OSError:
+            self._wanted = max(size, SMALLEST)
+            self._calls.ftruncate(fd, size)  # a part may have been allocated
+            raise
+        self._sizes[turn] = self._wanted
 
 
 def read_segments(paths: ChannelPaths, calls: FileCalls) -> list[Segment]:

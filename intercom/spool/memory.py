@@ -296,11 +296,11 @@ class MemorySpool:
                 outcomes.append(outcome)
                 if isinstance(outcome, Written):
                     levels.setdefault(entry.level, []).append(entry.ticket)
-        refused, released = self._held.settle(busy)
+        given_up, released = self._held.settle(busy)
         if released:
             self._gathered[:0] = released
             self._wake()
-        self._tell([*outcomes, *refused])
+        self._tell([*outcomes, *(one.outcome for one in given_up)])
         if levels:
             self._later(lambda: self._sync(levels))
 

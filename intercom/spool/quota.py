@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from intercom.errors import IntercomError
+from intercom.names import HUB
 from intercom.paths import ChannelPaths
 from intercom.records import Refused
 from intercom.settings.limits import MIB, Limits
@@ -26,8 +27,10 @@ from intercom.spool.known import Extent, session_of
 #: Seconds for which what the file system says is believed, and bytes.
 BELIEVED_S = 1.0
 BELIEVED_BYTES = MIB
-#: Seconds between two attempts to make room, which look at many files.
-MAKE_ROOM_S = 10.0
+#: Seconds between two attempts to make room, which look at many files, and the share of the
+#: time that they may take: who has just read does not have to wait long for it to count.
+MAKE_ROOM_S = 1.0
+_MAKE_ROOM_SHARE = 0.05
 #: So many inboxes, the largest, are made smaller in one attempt.
 _MOST = 256
 _PLENTY = 1 << 60
@@ -72,7 +75,7 @@ class Quota:
         self._floor = 0
         self._since = 0
         self._asked: float | None = None
-        self._made_room: float | None = None
+        self._make_room_at: float | None = None
 
     def begin(self, inboxes: Mapping[str, Extent]) -> None:
         """Take over what a census found."""
@@ -102,10 +105,11 @@ class Quota:
         path = self._paths.inbox(session)
         if os.path.basename(path) in self._sizes or self._calls.stat(path) is not None:
             return None
-        most = self._limits.session_limit
-        if len(self._sizes) >= most:
+        most, own = self._limits.session_limit, os.path.basename(self._paths.inbox(HUB))
+        made = len(self._sizes) - (own in self._sizes)  # the hub's own is no session's
+        if made >= most and os.path.basename(path) != own:
             text = (
-                f"this channel has {len(self._sizes)} inboxes, and at most {most} are made; "
+                f"this channel has {made} inboxes, and at most {most} are made; "
                 f"remove what is not needed: intercom cleanup"
             )
             return Room(0, "INBOX_FULL", text)
@@ -178,14 +182,21 @@ class Quota:
     def make_room(self, wanted: int) -> None:
         """Where so much does not fit: see what is there, and take what is read out of inboxes.
 
-        Not more often than every ten seconds. No inbox is locked by the caller.
+        Not more often than every second, and seldom where it takes long. No inbox is locked
+        by the caller.
         """
-        if not self._short(wanted):
+        begun = self._clock()
+        early = self._make_room_at is not None and begun < self._make_room_at
+        if early or not self._short(wanted):
             return
-        now = self._clock()
-        if self._made_room is not None and now - self._made_room < MAKE_ROOM_S:
-            return
-        self._made_room = now
+        try:
+            self._take_out_what_is_read(wanted)
+        finally:
+            took = self._clock() - begun
+            self._make_room_at = begun + max(MAKE_ROOM_S, took / _MAKE_ROOM_SHARE)
+
+    def _take_out_what_is_read(self, wanted: int) -> None:
+        """Until so much fits, or nothing is left to be taken out."""
         with contextlib.suppress(OSError):
             self._recount()
         largest = sorted(self._sizes, key=lambda name: -self._sizes[name])[:_MOST]

@@ -98,15 +98,28 @@ def is_due(paths: ChannelPaths, calls: FileCalls, boot: str) -> bool:
 
 
 def _sync(paths: ChannelPaths, calls: FileCalls, inbox: str) -> None:
-    """Sync an inbox that holds all; that needs no lock."""
+    """Sync an inbox that holds all; that needs no lock.
+
+    Where that fails the next recovery must not try again: it might be told that all is well.
+    """
+    path = paths.inbox(inbox)
     try:
-        fd = calls.open(paths.inbox(inbox), os.O_RDWR)
+        fd = calls.open(path, os.O_RDWR)
     except FileNotFoundError:
         return  # forgotten since
     try:
         calls.sync(fd)
+    except OSError as error:
+        mark_failed(paths, calls)
+        raise OSError(error.errno, error.strerror, path) from error
     finally:
         calls.close(fd)
+
+
+def mark_failed(paths: ChannelPaths, calls: FileCalls) -> None:
+    """A sync failed: have the next recovery write anew what the journal holds."""
+    with contextlib.suppress(OSError):
+        calls.close(calls.open(paths.file(MARKER), os.O_WRONLY | os.O_CREAT))
 
 
 def _restore(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, fail
@@ -147,15 +148,21 @@ class InboxRequests:
                 done.callback(stored)
             else:
                 done.errback(stored)
-        read, size = committed.stored.offset, committed.size
-        worth = read >= (WORTH_EMPTYING if read == size else max(WORTH_MOVING, (size + 1) // 2))
-        if worth and inbox not in self._shrinking and not self._closing:
-            self._shrink(inbox)
+        if _is_worth_while(committed.stored.offset, committed.size):
+            self._shrink(inbox, lambda file, _patient: file.compact())
 
-    def _shrink(self, inbox: str) -> None:
-        """Take out of an inbox what is read."""
+    def others_moved(self, moves: Iterable[Moved]) -> None:
+        """Others have moved positions: what is read there goes, too, where that is worth while."""
+        for move in moves:
+            if move.state != "shown" and move.end >= WORTH_EMPTYING:
+                self._shrink(move.inbox, partial(_shrink_if_worth_while, move.end))
+
+    def _shrink(self, inbox: str, work: Callable[[InboxFile, bool], bool]) -> None:
+        """Take out of an inbox what is read, unless that is under way."""
+        if inbox in self._shrinking or self._closing:
+            return
         self._shrinking.add(inbox)
-        asked = self.ask(inbox, lambda file, _patient: file.compact())
+        asked = self.ask(inbox, work)
         asked.addErrback(
             lambda failure: self._log.warn(
                 "what is read stays in {inbox}: {why}", inbox=inbox, why=failure.getErrorMessage()
@@ -190,6 +197,15 @@ class InboxRequests:
         self._running.discard(answer)
         self._idle()
         return result
+
+
+def _is_worth_while(read: int, size: int) -> bool:
+    """Whether an inbox of which so many bytes are read is to be made smaller."""
+    return read >= (WORTH_EMPTYING if read == size else max(WORTH_MOVING, (size + 1) // 2))
+
+
+def _shrink_if_worth_while(read: int, file: InboxFile, _patient: bool) -> bool:
+    return _is_worth_while(read, file.size()) and file.compact()
 
 
 def _tell_all(failure: Failure, waiting: list[tuple[Commit, Deferred[Position]]]) -> None:

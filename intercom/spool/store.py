@@ -8,6 +8,7 @@ the history is told of the whole batch, before anybody hears of it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -29,17 +30,21 @@ from intercom.settings.limits import UNBOUNDED, Limits
 from intercom.spool.appending import GroupWrite, reason
 from intercom.spool.book import Book
 from intercom.spool.calls import FileCalls
+from intercom.spool.deadletters import DeadLetters, Letter
 from intercom.spool.history import History
 from intercom.spool.inboxfile import Busy
 from intercom.spool.known import Extent, is_known, session_of, take_census
 from intercom.spool.past import read_past
 from intercom.spool.quota import Quota, Room, is_below_floor
-from intercom.spool.recent import RecentIds
+from intercom.spool.recent import RecentIds, key_of
 from intercom.spool.synced import Directory, OpenFile, OpenFiles
 from intercom.spool.tracked import News, TrackedInbox
 from intercom.spool.trail import Trail
-from intercom.spool.work import Push, Work
+from intercom.spool.work import GivenUp, Push, Work
 from intercom.wire.envelope import MAX_LINE
+
+#: So many lost messages wait at most for the list of dead letters to be free.
+MOST_LOST = 64
 
 
 class Stock(NamedTuple):
@@ -83,6 +88,7 @@ class Store:
         self._initial: dict[str, Extent] = {}
         self._recent = RecentIds()
         self._told: dict[str, Position] = {}
+        self._lost: list[Letter] = []
         self.history = History(paths, self._directory, self._calls)
 
     def start(self, boot: str = "") -> Stock:
@@ -102,15 +108,21 @@ class Store:
         return Stock(census.sessions, past.remembered)
 
     def work(
-        self, looks: Iterable[str], entries: Sequence[Entry], pushes: Iterable[Push] = ()
+        self,
+        looks: Iterable[str],
+        entries: Sequence[Entry],
+        pushes: Iterable[Push] = (),
+        given_up: Iterable[GivenUp] = (),
     ) -> Work:
         """Look at some inboxes (encoded ids), then append; never waits, never raises OSError.
 
         An inbox that is busy is tried once more when all others are done.
 
-        :param pushes: what the history is to know beside.
+        :param pushes: what the history is to know beside; the same of ``given_up``.
         """
         done = Work()
+        for one in given_up:
+            self._note_refusal(*one)
         for push in pushes:
             self.history.pushed(*push)
         for encoded in looks:
@@ -125,6 +137,7 @@ class Store:
         for entry in done.busy:
             self.history.waiting(entry)
         done.trouble = self.history.write(self._clock())
+        self._list_lost()
         return done
 
     def append_batch(self, entries: Sequence[Entry]) -> Work:
@@ -134,6 +147,7 @@ class Store:
     def close(self) -> None:
         """Sync what is unsynced, and let go of every file."""
         self.history.write(self._clock())
+        self._list_lost()
         self.history.close()
         self._files.shrink(0)
         self._directory.close()
@@ -245,18 +259,35 @@ class Store:
     def _note(
         self, group: Sequence[Entry], outcomes: Sequence[Written | Refused], generation: int
     ) -> None:
-        """Tell the history what became of entries; a repetition and a spent id are no news.
-
-        Nor is a disk that is filling up: what is left of it is not for writing down, again
-        and again, that there is not enough.
-        """
+        """Tell the history what became of entries; a repetition is no news."""
         history, hub = self.history, group[0].inbox == HUB
         for entry, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, Refused):
-                if outcome.code != "MESSAGE_ID_REUSE" and not is_below_floor(outcome):
-                    history.refused(entry, outcome, self._clock())
+                self._note_refusal(entry, outcome)
             elif not outcome.duplicate and not hub:
                 history.stored(entry, generation, outcome.record.start, outcome.record.end)
+
+    def _note_refusal(self, entry: Entry, outcome: Refused) -> None:
+        """Tell the history what was not kept; that an id is spent is no news.
+
+        Nor is a disk that is filling up: what is left of it is not for writing down, again
+        and again, that there is not enough. What may have been called stored, since its level
+        is ``memory``, becomes a dead letter, unless this was a repetition.
+        """
+        if outcome.code == "MESSAGE_ID_REUSE" or is_below_floor(outcome):
+            return
+        self.history.refused(entry, outcome, self._clock())
+        stands = self._recent.get(key_of(entry.inbox, entry.sender, entry.message_id)) is not None
+        if entry.level == "memory" and not stands and len(self._lost) < MOST_LOST:
+            self._lost.append(Letter("refused", entry.inbox, entry.line, outcome.code))
+
+    def _list_lost(self) -> None:
+        """List dead letters; again later while another program writes the list."""
+        if self._lost:
+            with contextlib.suppress(Busy):
+                with contextlib.suppress(OSError, IntercomError):
+                    DeadLetters(self._paths, self._calls, self._clock).add(self._lost)
+                self._lost = []
 
     def _catch_up(
         self, inbox: TrackedInbox, file: OpenFile, found: os.stat_result, done: Work

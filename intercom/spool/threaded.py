@@ -40,7 +40,7 @@ from intercom.spool.requests import InboxRequests
 from intercom.spool.store import Stock, Store
 from intercom.spool.trail import Trails
 from intercom.spool.watch import DirectoryWatch
-from intercom.spool.work import Push, Work
+from intercom.spool.work import GivenUp, Push, Work
 from intercom.spool.worker import ThreadWorker
 
 #: Seconds after which a lock that others hold is a refusal; fewer while the hub goes.
@@ -86,7 +86,7 @@ class ThreadedSpool:
         self._calls = calls or FileCalls()
         self._clock = clock
         self._boot = boot
-        self._trouble = ""
+        self._trouble, self._floor = "", limits.free_space
         self._writer = writer or ThreadWorker(reactor, "spool-writer")
         self._syncer = syncer or ThreadWorker(reactor, "spool-syncer")
         self._reader = reader or ThreadWorker(reactor, "spool-reader")
@@ -101,7 +101,7 @@ class ThreadedSpool:
         self._listener: ISpoolListener | None = None
         self._opening = self._opened = self._closing = self._closed = False
         self._gathered: list[Entry] = []
-        self._pushes: list[Push] = []
+        self._pushes, self._given_up = list[Push](), list[GivenUp]()
         self._writing = False
         self._looks, self._looks_later, self._sightings = set[str](), set[str](), set[str]()
         self._pauses = Pauses(reactor)
@@ -141,7 +141,9 @@ class ThreadedSpool:
         recovery = recover(self._paths, self._calls, boot)
         self._syncs.reachable = file_level(self._paths.directory)
         self._store.syncing = self._store.history.syncing = self._syncs.reachable == "disk"
-        journal = Journal(self._paths, self._calls, boot) if self._store.syncing else None
+        journal = None
+        if self._store.syncing:
+            journal = Journal(self._paths, self._calls, boot, floor=self._floor)
         self._syncs.committer = Committer(self._paths, self._calls, journal)
         return self._store.start(boot), recovery
 
@@ -174,15 +176,17 @@ class ThreadedSpool:
         entries = self._held.due() + others
         looks, self._looks = self._looks, set()
         pushes, self._pushes = self._pushes, []
-        if entries or looks or pushes:
+        given_up, self._given_up = self._given_up, []
+        if entries or looks or pushes or given_up:
             self._writing = True
-            done = self._writer.do(self._store.work, looks, entries, pushes)
+            done = self._writer.do(self._store.work, looks, entries, pushes, given_up)
             done.addCallbacks(self._wrote, self._broke, errbackArgs=(entries,))
             done.addErrback(self._bug)
 
     def _wrote(self, work: Work) -> None:
         self._writing = False
-        refused, released = self._held.settle(work.busy)
+        given_up, released = self._held.settle(work.busy)
+        self._given_up += given_up
         self._gathered[:0] = released
         if work.busy_looks and not self._closing:
             self._looks_later.update(work.busy_looks)
@@ -196,8 +200,9 @@ class ThreadedSpool:
             )
         for inbox in work.torn:
             self._log.warn("ended an unfinished line in {inbox}", inbox=inbox)
-        if work.outcomes or refused:
-            self._tell("written", [*work.outcomes, *refused])
+        outcomes = [*work.outcomes, *(one.outcome for one in given_up)]
+        if outcomes:
+            self._tell("written", outcomes)
         if work.trouble != self._trouble:
             self._trouble = work.trouble
             self._log.error("the history is not written: {why}", why=work.trouble or "it is again")
@@ -240,11 +245,15 @@ class ThreadedSpool:
         found.addCallback(lambda sessions: self._tell("seen", sessions))
         found.addErrback(self._bug)
         news = self._reader.do(self._trails.news, names)
-        news.addCallback(self._moved)
+        news.addCallback(self._others_moved)
         news.addErrback(self._bug)
         gone = self._reader.do(forgotten, self._paths, self._calls, names)
         gone.addCallback(self._miss)
         gone.addErrback(self._bug)
+
+    def _others_moved(self, moves: Sequence[Moved]) -> None:
+        self._moved(moves)
+        self._requests.others_moved(moves)
 
     def _moved(self, moves: Sequence[Moved]) -> None:
         if moves:
@@ -319,7 +328,7 @@ class ThreadedSpool:
                 self._progress = Deferred()
                 await self._progress
             self._refuse(self._gathered)  # never opened
-            await self._writer.do(self._store.work, (), (), self._pushes)
+            await self._writer.do(self._store.work, (), (), self._pushes, self._given_up)
             if self._opened:
                 await self._syncer.do(self._syncs.committer.close, [])
             await self._writer.do(self._store.close)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from intercom.names import HUB
-from intercom.records import Entry, Outcome, Span
+from intercom.records import Entry, Outcome, Refused, Span
 from intercom.spool.history import History
 from intercom.spool.synced import OpenFile
 from intercom.spool.tracked import News
@@ -19,6 +19,13 @@ class Push(NamedTuple):
     start: int
     end: int
     at: float
+
+
+class GivenUp(NamedTuple):
+    """An entry that nobody tries to write any more, and what its sender is told."""
+
+    entry: Entry
+    outcome: Refused
 
 
 class Claim(NamedTuple):

@@ -108,6 +108,12 @@ def test_what_nobody_knows_is_status_66(bob: Agent) -> None:
     assert "intercom status" in ended.result["remedy"]
 
 
+def test_an_empty_id_is_nobodys(bob: Agent) -> None:
+    """It stands in every line; the search for it once never ended."""
+    offer(bob, "hi")
+    assert bob.run("status", "").status == 66
+
+
 def test_without_an_id_the_last_ten_of_oneself_are_shown(bob: Agent) -> None:
     """Or of somebody else; the newest last, and of none it is said."""
     assert bob.run("status", "--format", "text").out == b"no message is known\n"

@@ -164,6 +164,7 @@ def test_a_poll_beside_a_listener_says_who_reads(agent: Make, way: str) -> None:
         assert time.monotonic() - begun < 40  # it does not wait for what another will show
         send(ann, bob, "hello")
         assert next_text(ear.stdout) == "hello"
+        bob.wait_until(lambda: bob.run("poll", "--peek").ok()["count"] == 0, 60)
     assert bob.run("poll").ok()["messages"] == []
 
 
@@ -234,6 +235,7 @@ def test_a_stopped_listener_is_taken_over_and_ends_when_it_wakes(agent: Make, wa
                 send(ann, bob, "three")
                 assert next_text(new.stdout) == "three"
                 assert new.poll() is None
+                bob.wait_until(lambda: bob.run("poll", "--peek").ok()["count"] == 0, 60)
         finally:
             old.send_signal(signal.SIGCONT)
     assert bob.run("poll").ok()["count"] == 0

@@ -59,6 +59,18 @@ def test_an_error_is_a_sentence_a_remedy_and_an_object(capfd: pytest.CaptureFixt
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_place_without_locks_is_refused_as_such(
+    capfd: pytest.CaptureFixture[str], number: int
+) -> None:
+    """Whatever it was that wanted the lock; standard output has nothing to do with it."""
+    assert output.fail(OSError(number, os.strerror(number)), as_json=True) == 77
+    out, err = capfd.readouterr()
+    assert json.loads(out)["code"] == "UNSAFE_PLACE"
+    assert f"refuses locks ({os.strerror(number)})" in err
+    assert "intercom doctor" in err
+
+
 def test_what_the_hub_says_cannot_move_the_cursor(capfd: pytest.CaptureFixture[str]) -> None:
     """An error may quote what a stranger wrote."""
     output.note("a \x1b[2J b\nc")

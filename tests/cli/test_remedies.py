@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BLANK = "X"
 #: Programs of the system that a remedy may name, and what a setting of ours is called.
 OTHERS = r"\b(?:cat|chmod|df|fuser|kill|ls|mv|rm|ulimit) [-\w/.~'\"]"
-SETTING = r"--(?:dir|session|channel|name|strict)\b|\bINTERCOM_\w+|\bXDG_CONFIG_HOME\b"
+SETTING = r"--(?:dir|session|channel|name|strict)\b|\bINTERCOM_\w+|\bXDG_CONFIG_HOME\b|\bPI_\w+"
 
 
 def text_of(node: ast.expr) -> str:

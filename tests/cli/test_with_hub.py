@@ -329,6 +329,37 @@ def test_a_hub_started_by_hand_takes_the_options_before_the_verb(agent: Make) ->
         assert hub.wait(20) == 0
 
 
+def test_a_hub_that_does_not_answer_is_no_running_hub(
+    agent: Make, stopped: Callable[[int], None]
+) -> None:
+    """Who takes a place is told so, with the pid and what helps; through the files all goes on."""
+    ann, bob = agent("ann"), agent("bob")
+    ann.run("init", "--name", "ann").ok()
+    pid = ann.hub_pid()
+    stopped(pid)
+    begun = time.monotonic()
+    ready = bob.run("init", "--name", "bob")
+    assert time.monotonic() - begun < 20
+    assert (ready.ok()["session_id"], ready.result["transport"]) == ("bob", "spool")
+    assert f"(pid {pid}) accepts connections but does not answer" in ready.err
+    assert f"kill -CONT {pid}" in ready.err
+
+
+def test_the_sender_to_a_locked_inbox_is_told_which_file_it_is(agent: Make) -> None:
+    """So that what keeps it locked can be found with the command that is named."""
+    ann = agent("ann")
+    ann.run("send", "--to", "bob", "--text", "one").ok()
+    inbox = ann.paths.inbox("bob")
+    with open(inbox, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        refused = ann.run("send", "--to", "bob", "--text", "two")
+    assert (refused.status, refused.result["code"]) == (75, "INBOX_LOCKED")
+    assert refused.result["remedy"] == (
+        f"see which program holds it: fuser -v {inbox}; then send again"
+    )
+    ann.run("send", "--to", "bob", "--text", "three").ok()
+
+
 def test_a_spawned_hub_belongs_to_nobody(agent: Make) -> None:
     """It runs in a session of its own, in the root directory, and knows no agent's identity."""
     ann = agent("ann")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -22,7 +24,7 @@ from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.records import Position
 from intercom.spool.deadletters import DeadLetters
-from intercom.spool.files import Inbox
+from intercom.spool.files import Inbox, Patience
 from intercom.wire import envelope
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -228,6 +230,35 @@ def test_an_inbox_that_cannot_be_read_is_no_failure(
 
     monkeypatch.setattr(Inbox, "read", refuse)
     assert readership(paths, "bob").fields(NOW)["unread"] is None
+
+
+def test_many_locked_inboxes_are_waited_for_once(
+    paths: ChannelPaths, fill: Callable[..., list[int]]
+) -> None:
+    """All that a command looks at share its two seconds; who is not locked is told as ever."""
+    names = [f"stuck-{number}" for number in range(12)]
+    for name in [*names, "bob"]:
+        fill(1, session=name)
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            held = stack.enter_context(open(paths.inbox(name), "rb"))
+            fcntl.flock(held, fcntl.LOCK_EX)
+        begun = time.monotonic()
+        patience = Patience()
+        found = [readership(paths, name, patience).unread for name in [*names, "bob"]]
+    assert found == [None] * len(names) + [1]
+    assert time.monotonic() - begun < 12, "each was waited for anew"
+
+
+def test_a_second_listener_is_told_how_to_take_over_this_session(paths: ChannelPaths) -> None:
+    with Seat(paths, "odd name", "intercom listen", NOW) as seat:
+        seat.take_for_long(takeover=False)
+        with (
+            Seat(paths, "odd name", "intercom listen", NOW) as second,
+            pytest.raises(IntercomError) as refused,
+        ):
+            second.take_for_long(takeover=False, patience=0.0)
+    assert refused.value.remedy.endswith(f"{paths.command} listen --takeover --session 'odd name'")
 
 
 # -- elsewhere --------------------------------------------------------------------------------

@@ -65,8 +65,10 @@ def test_who_may_not_start_a_hub_waits_for_who_does(
     monkeypatch.setattr(spawn, "_start", lambda *_args: pytest.fail("two spawners at once"))
     fd = os.open(paths.spawn_lock, os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    with pytest.raises(HubUnavailable, match=r"no hub of channel 'default' was ready"):
+    Path(paths.spawn_output).write_text("is ready\n")  # what one said that is gone
+    with pytest.raises(HubUnavailable, match=r"keeps the right to start one$") as caught:
         ensure_hub(paths, environ={}, timeout=0.1)
+    assert paths.spawn_lock in caught.value.remedy
     probed: list[float] = []
 
     def sleep(_seconds: float) -> None:
@@ -114,6 +116,20 @@ def test_the_last_words_of_a_hub_that_failed_are_shown(
         ensure_hub(paths, environ={})
     assert "line 13" not in str(caught.value)
     assert paths.spawn_output in caught.value.remedy  # type: ignore[attr-defined]
+
+
+def test_a_hub_that_could_not_even_say_so_had_no_room(
+    paths: ChannelPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last words have no room on a full disk, either."""
+    Path(paths.spawn_output).write_text("")
+    monkeypatch.setattr(spawn, "_start", lambda *_args: Child(73))
+    with pytest.raises(CannotCreate, match="without a word"):
+        ensure_hub(paths, environ={})
+    monkeypatch.setattr(spawn, "LEAST_ROOM", 1 << 62)
+    with pytest.raises(CannotCreate, match="the disk is full") as caught:
+        ensure_hub(paths, environ={})
+    assert "df -h" in caught.value.remedy
 
 
 def test_an_interpreter_that_cannot_be_run_is_no_riddle(

@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from intercom.client import control
 from intercom.client.doctor import examination, hubs
 from intercom.client.doctor.findings import Finding
 from intercom.client.doctor.patient import World
 from intercom.client.doctor.sight import holder
 from intercom.election.locks import take_locks
+from intercom.errors import IntercomError
 from intercom.spool import turns
 
 Agent = Any  # see the conftest.py files
@@ -76,6 +78,26 @@ def test_a_stopped_hub_is_named_with_its_pid(
     assert not clinic.cure().done
 
 
+def test_a_hub_with_all_its_connections_taken_is_named(agent: Make, clinic: Clinic) -> None:
+    """It is well and nobody else's; what helps is another bound."""
+    ann = agent("ann")
+    ann.environ["INTERCOM_CONNECTIONS"] = "1"
+    ann.run("init", "--name", "ann").ok()
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.connect(clinic.paths.socket)
+        taken.sendall(b'{"type":"register","from_session":"bob"}\n')
+        assert b"welcome" in taken.recv(1 << 16)
+        found = clinic.found()
+        assert "hub-foreign" not in found
+        assert found["hub-full"].severity == "problem"
+        assert f"pid {ann.hub_pid()}" in found["hub-full"].text
+        assert " config connections " in found["hub-full"].remedy
+        for _ in range(20):  # whenever it is that the hub says so and hangs up
+            with pytest.raises(IntercomError) as refused:
+                control.look(clinic.paths)
+            assert refused.value.code == "TOO_MANY_SESSIONS"
+
+
 def test_what_a_killed_hub_left_is_swept(ann: Agent, clinic: Clinic) -> None:
     """Socket and list; the next command starts another hub."""
     os.kill(ann.hub_pid(), signal.SIGKILL)
@@ -100,7 +122,10 @@ def test_a_replaced_lock_file_is_named(
         found = codes(clinic)
         assert "was removed" in found["lock-replaced"].text
         lock.touch(mode=0o600)
-        assert "was replaced" in codes(clinic)["lock-replaced"].text
+        text = codes(clinic)["lock-replaced"].text
+        assert f"pid {pid} keeps the channel's directory locked" in text
+        assert "was replaced" in text
+        assert text.endswith("it is stopped")
     finally:
         moved.rename(lock)  # by which it is found and ended
 

@@ -147,3 +147,30 @@ def test_a_hub_on_a_tiny_disk_refuses_and_goes_on(hub: Any, tiny_disk: Path, sto
     assert ada.until("receipt")["payload"]["state"] == "stored"
     assert [text.split()[0] for text in stored("bob", where)] == [*kept, "room"]
     assert one.stop() < 10.0
+
+
+def test_commands_on_a_full_disk_say_so_and_show_what_there_is(
+    tiny_disk: Path, tmp_path: Path, agent: Any
+) -> None:
+    """Mail can be read without room for a position; every refusal names the disk."""
+    bob = type(agent("bob"))(tiny_disk / "base", tmp_path / "bob", "bob")
+    bob.paths.prepare()
+    letter = compose(bob.paths, "ada", "bob", {"text": "hello"}, message_id="m1")
+    store_offline(bob.paths, letter, HubUnavailable("none is wanted"))
+    ballast = tiny_disk / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+    shown = bob.run("poll")
+    assert shown.status == 73
+    assert [one["payload"]["text"] for one in shown.result["messages"]] == ["hello"]
+    assert "will be shown again" in shown.err
+    listened = bob.run("listen", "--timeout", "1")
+    assert (listened.status, listened.result["code"]) == (73, "DISK_FULL")
+    started = bob.run("hub", "start")
+    assert started.status == 73
+    assert "the disk is full" in started.err
+    assert "df -h" in started.err
+    ballast.unlink()
+    assert bob.texts() == ["hello"]
+    assert bob.texts() == []

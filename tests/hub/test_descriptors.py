@@ -22,8 +22,8 @@ from intercom.hub.descriptors import ENOUGH, KEPT_BACK, Budget, budget, open_at_
         (2048 + KEPT_BACK - 1, Budget(2047, 16, 4)),
         (2048 + KEPT_BACK, Budget(2048, 16, 4)),
         (2048 + KEPT_BACK + 1, Budget(2048, 16, 4)),
-        (4096, Budget(2048, 256, 876)),
-        (65_536, Budget(2048, 256, 31_596)),
+        (4096, Budget(2048, 512, 748)),
+        (65_536, Budget(2048, 4096, 29_676)),
     ],
 )
 def test_connections_never_get_the_last_ones(available: int, expected: Budget) -> None:

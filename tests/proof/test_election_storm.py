@@ -12,7 +12,7 @@ from storm_place import Place, record, rounds
 from storm_scenarios import CONTENDERS, ELECTIONS, run_election
 
 SHORT = 100
-ROUNDS = rounds(int(os.environ.get("INTERCOM_PROOF_TERMS", "300")), 500)
+ROUNDS = rounds(int(os.environ.get("INTERCOM_PROOF_TERMS", "5000")), 500)
 
 
 def require_all(place: Place, scene: str, report: Report, blows: Counter[str], terms: int) -> None:

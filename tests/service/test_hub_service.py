@@ -530,6 +530,8 @@ async def test_a_hub_that_cannot_keep_its_promises_leaves_with_a_failure(stage: 
     one.doubt("a sync failed again")
     (error,) = one.left
     assert exit_status(error) == 73
+    (said,) = [text for text in one.said if "leaves" in text]
+    assert said.startswith("the hub leaves: a sync failed\n")
 
 
 async def test_a_bug_in_the_look_at_itself_does_not_end_the_looking(

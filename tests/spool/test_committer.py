@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,6 +128,32 @@ def test_without_room_for_a_journal_the_files_are_synced_themselves(
     calls.log.clear()
     bench.append(entry(3), entry(4, inbox="cy"))
     assert calls.log.count("sync") == 1, "there is room again"
+
+
+def test_a_journal_that_finds_too_little_room_gives_back_what_it_took(
+    bench: Bench, paths: ChannelPaths, calls: Any, entry: MakeEntry, monkeypatch: Any
+) -> None:
+    def allocate(fd: int, length: int) -> None:
+        os.ftruncate(fd, length // 2)
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(calls, "allocate", allocate)
+    bench.append(entry(1))
+    assert bench.committer.problem == ""
+    assert os.path.getsize(paths.file("journal.0")) == 0
+
+
+@pytest.mark.parametrize(("free", "kept"), [(SMALLEST + 100, True), (SMALLEST + 99, False)])
+def test_a_journal_leaves_free_what_messages_leave_free(
+    paths: ChannelPaths, calls: Any, monkeypatch: Any, free: int, kept: bool
+) -> None:
+    found = SimpleNamespace(f_bavail=free, f_frsize=1, f_blocks=1000)  # a tenth: 100
+    monkeypatch.setattr(calls, "space", lambda _path: found)
+    committer = Committer(paths, calls, Journal(paths, calls, "boot-1", floor=64 << 20))
+    committer.commit([b"x"], [], [])
+    assert os.path.getsize(paths.file("journal.0")) == (SMALLEST if kept else 0)
+    assert committer.problem == ""
+    committer.close([])
 
 
 def test_a_batch_that_no_segment_takes_is_synced_file_by_file(

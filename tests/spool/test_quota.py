@@ -230,6 +230,29 @@ def test_inboxes_that_others_emptied_make_room_too(
     assert quota.total == 0
 
 
+def test_a_look_that_took_long_is_not_repeated_soon(paths: ChannelPaths, disk: Disk) -> None:
+    """It would keep everybody else waiting; a quick one is repeated after a second."""
+    now = [0.0]
+
+    def slow() -> float:
+        now[0] += 0.5
+        return now[0]
+
+    quota = Quota(paths, disk, UNBOUNDED._replace(channel_size=1000), slow)
+    with open(paths.inbox("ann"), "wb") as file:
+        file.write(b"x" * 900)
+    quota.begin({"inbox_ann.ndjson": Extent((0, 0), 950)})
+    quota.make_room(200)
+    assert quota.total == 900
+    os.truncate(paths.inbox("ann"), 0)
+    now[0] += 2 * MAKE_ROOM_S
+    quota.make_room(950)
+    assert quota.total == 900
+    now[0] += 10 * MAKE_ROOM_S
+    quota.make_room(950)
+    assert quota.total == 0
+
+
 @pytest.mark.parametrize(("count", "outcome"), [(2, [9]), (3, [9]), (4, ["INBOX_FULL"])])
 def test_so_many_inboxes_are_made(
     paths: ChannelPaths, entry: MakeEntry, disk: Disk, count: int, outcome: list[Any]
@@ -239,6 +262,18 @@ def test_so_many_inboxes_are_made(
     assert told(store.append_batch([entry(9)])) == outcome
     assert told(store.append_batch([entry(10, inbox="s0")])) == [10]  # one that is there goes on
     store.close()
+
+
+def test_the_hub_s_own_inbox_is_no_session_s(paths: ChannelPaths, disk: Disk) -> None:
+    """Two sessions have an inbox, and three may; the hub's is not the third."""
+    quota = Quota(paths, disk, Limits(session_limit=3))
+    for name in ("ann", "bob", "hub"):
+        quota.note(paths.inbox(name), 10)
+    assert quota.newcomer("joe", 100) is None
+    quota.note(paths.inbox("joe"), 10)
+    assert quota.newcomer("kim", 100) is not None
+    quota.note(paths.inbox("hub"), None)
+    assert quota.newcomer("hub", 100) is None
 
 
 # -- the file system --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Sequence
@@ -135,6 +136,22 @@ def test_after_a_failed_sync_everything_is_written_anew(
     assert recover(paths, calls, "boot-1").appended == {}
     assert calls.log.count("pwrite") == 2
     assert ids(paths) == ["msg_1", "msg_2"]
+    assert not os.path.exists(paths.file(MARKER))
+
+
+def test_a_recovery_whose_sync_fails_is_not_followed_by_one_that_trusts_the_kernel(
+    paths: ChannelPaths, calls: Any, entry: MakeEntry, written: Any
+) -> None:
+    """The kernel tells of a lost page once; the second sync of the same boot would be a lie."""
+    written([entry(1)])
+    calls.failing["sync"] = errno.EIO
+    with pytest.raises(OSError, match=os.path.basename(paths.inbox("bob"))):
+        recover(paths, calls, "boot-1")
+    assert os.path.exists(paths.file("journal.0"))
+    calls.failing.clear()
+    calls.log.clear()
+    recover(paths, calls, "boot-1")
+    assert "pwrite" in calls.log, "it was not written anew"
     assert not os.path.exists(paths.file(MARKER))
 
 

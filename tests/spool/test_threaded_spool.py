@@ -26,8 +26,9 @@ from intercom.records import (
     Written,
 )
 from intercom.spool import requests, threaded
+from intercom.spool.deadletters import DeadLetters
 from intercom.spool.files import Inbox
-from intercom.spool.history import pushes
+from intercom.spool.history import lookup, pushes
 from intercom.spool.journal import read_segments
 from intercom.spool.threaded import ThreadedSpool
 from intercom.spool.worker import MemoryWorker
@@ -393,6 +394,51 @@ def test_a_large_inbox_is_emptied_as_soon_as_it_is_read(
     again = bench.spool.read("bob", None, 9999)
     bench.run_all()
     assert (again.result.start, len(again.result.records)) == (Position(2, 0), 1)
+
+
+@pytest.mark.parametrize(("unread", "emptied"), [(0, True), (1, False)])
+def test_a_large_inbox_is_emptied_when_others_have_read_it(
+    bench: Bench,
+    paths: ChannelPaths,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+    unread: int,
+    emptied: bool,
+) -> None:
+    """So it is with whoever only polls: the hub commits nothing for them."""
+    monkeypatch.setattr(requests, "WORTH_EMPTYING", 4000)
+    bench.spool.append([entry(n, "x" * 300) for n in range(20)])
+    bench.run_all()
+    size = os.path.getsize(paths.inbox("bob"))
+    read = size - unread * (len(entry(19, "x" * 300).line) + 1)
+    Inbox(paths, "bob").commit(Position(1, read))
+    bench.clock.advance(2.0)
+    bench.run_all()
+    bench.clock.advance(0.1)
+    bench.run_all()
+    assert os.path.getsize(paths.inbox("bob")) == (0 if emptied else size)
+
+
+def test_what_was_given_up_is_refused_in_the_history_and_listed_if_it_was_called_stored(
+    bench: Bench, paths: ChannelPaths, entry: MakeEntry
+) -> None:
+    first = entry(1, level="memory")
+    bench.spool.append([first])
+    bench.run_all()
+    fd = os.open(paths.inbox("bob"), os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    bench.spool.append([entry(2), entry(3, level="memory"), first._replace(ticket=4)])
+    for _ in range(210):
+        bench.run_all()
+        bench.clock.advance(0.01)
+    bench.run_all()
+    os.close(fd)
+    for message_id in ("msg_2", "msg_3"):
+        [line] = lookup(paths, message_id)
+        assert line["refused"][0][:2] == ["bob", "INBOX_LOCKED"]
+    [letter] = DeadLetters(paths).read(9)
+    told = (letter["why"], letter["code"], letter["inbox"], letter["id"], letter["message"]["id"])
+    assert told == ("refused", "INBOX_LOCKED", "bob", "msg_3", "msg_3")
 
 
 def test_an_unreadable_position_is_looked_at_three_times(

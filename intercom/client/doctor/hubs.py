@@ -88,6 +88,11 @@ def _not_answering(patient: Patient) -> Finding:
     if state.cause in ("denied", "forbidden"):
         text = f"{who} leads; it cannot be asked from here: {trouble.text}"
         return Finding(OK, "hub-unasked", text, file=paths.lock)
+    if trouble.code == "TOO_MANY_SESSIONS":
+        text = f"{who} has as many connections as it may, and turns others away"
+        remedy = f"end some; or have it serve more: intercom {patient.where} config connections "
+        remedy += f"NUMBER, then: intercom {patient.where} hub restart"
+        return Finding(PROBLEM, "hub-full", text, remedy, paths.socket)
     if state.cause == "silent":
         stopped = pid is not None and is_stopped(pid)
         code, said = ("hub-stopped", "is stopped") if stopped else ("hub-silent", "does not answer")
@@ -115,11 +120,19 @@ def _replaced(patient: Patient, pid: int | None = None) -> Finding:
     paths = patient.paths
     pid = pid or holder(paths.directory)
     who = "a hub" if pid is None else f"the hub (pid {pid})"
-    gone = "was replaced" if os.path.lexists(paths.lock) else "was removed"
+    text = f"{who} holds a lock file that was removed; it leaves as soon as it notices"
+    if os.path.lexists(paths.lock):
+        who = "some process" if pid is None else f"pid {pid}"
+        text = (
+            f"{who} keeps the channel's directory locked, and not its lock file, so no hub can "
+            f"start: a hub whose lock file was replaced, or another program"
+        )
+        if pid is not None and is_stopped(pid):
+            text += "; it is stopped"
     return Finding(
         PROBLEM,
         "lock-replaced",
-        f"{who} holds a lock file that {gone}; it leaves as soon as it notices",
+        text,
         f"if it does not leave, end it: kill {pid or 'PID'}"
         + ("" if pid else f"; see which: fuser -v {shlex.quote(paths.directory)}"),
         paths.lock,
