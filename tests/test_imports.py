@@ -29,6 +29,7 @@ LAYERS = (
     ("wire", "settings"),
     ("core",),
     ("spool", "election"),
+    ("pi",),
     ("hub", "client"),
     ("tap", "testing"),
     ("cli",),

@@ -1,0 +1,1 @@
+"""Where the pi clients look for their broker, and what it keeps there. Standard library only."""
