@@ -1,0 +1,278 @@
+"""The broker of pi-intercom clients, pure: inputs in, effects out."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from intercom.core.bus.asks import ask_of
+from intercom.core.bus.carrier import Carrier
+from intercom.core.bus.directory import Absent, Identity
+from intercom.core.bus.effects import Effect, Leave
+from intercom.core.bus.entrance import Entrance
+from intercom.core.bus.handling import Handling
+from intercom.core.bus.handover import Handover
+from intercom.core.bus.limits import Limits
+from intercom.core.bus.lines import Connection, End, Lines
+from intercom.core.bus.posting import Posting
+from intercom.core.bus.recalling import Recalling
+from intercom.core.bus.sharing import Sharing
+from intercom.core.bus.turns import Work
+from intercom.core.bus.world import World
+from intercom.core.effects import Note
+from intercom.records import Appeared, Batch, Outcome, Refused, Shifted, Written
+from intercom.wire.pi import replies
+from intercom.wire.pi.fields import Record
+from intercom.wire.pi.requests import Health, Peer, Refusal, Register, Unregister
+from intercom.wire.pi.schema import parse
+
+
+class Broker:
+    """The broker. Every input returns what is to be done, in order; ``now`` is epoch ms.
+
+    No input raises on what a peer does. Before connections come: :meth:`restored_asks`, then
+    :meth:`found` for each inbox in which something is unread, whole; then :meth:`opened`.
+
+    :param draw: draws a uuid. :param resolve: finds out what directory a path leads to; where
+        that fails it gives the cleaned path, and it never raises.
+    :param channel: its name. :param level: durability level of mail.
+    :param state_id: what connections that are not local must show.
+    """
+
+    def __init__(
+        self,
+        *,
+        draw: Callable[[], str],
+        resolve: Callable[[str], str],
+        channel: str,
+        level: str = "disk",
+        state_id: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._state_id = state_id
+        world = self._world = World(limits or Limits(), draw, resolve, channel, level)
+        handover = Handover(world)
+        self._carrier = Carrier(world, handover)
+        sharing = Sharing(world)
+        self._entrance = Entrance(world, self._carrier, sharing)
+        posting = Posting(world, self._carrier, handover)
+        recalling = Recalling(world, handover)
+        self._handling = Handling(world, self._entrance, posting, recalling, sharing)
+        self._lines = Lines(world, self._handle, self._entrance.leave)
+
+    @property
+    def pending(self) -> int:
+        """Answers of the shell that are waited for."""
+        return self._world.turns.pending
+
+    @property
+    def sessions(self) -> int:
+        """Sessions that are connected."""
+        return len(self._world.directory)
+
+    # -- at first
+
+    def restored_asks(
+        self, records: Iterable[tuple[str | None, dict[str, Any]]], now: int
+    ) -> list[Effect]:
+        """Pending asks of an earlier hub: the hash of each one's scope, and its good file.
+
+        Their askers can be answered, whether they come back or not.
+        """
+        world = self._at(now)
+        for scope, record in records:
+            ask = ask_of(scope, record)
+            world.asks.add(ask)
+            for key, who in ((ask.asker, "asker"), (ask.target, "target")):
+                name = (record[who].get("name") or "").lower()
+                world.directory.remember(Absent(key, name, Identity(), now))
+        world.prune_asks()
+        return world.out
+
+    def opened(self, now: int) -> list[Effect]:
+        """Connections may come; if none does, the hub goes."""
+        world = self._at(now)
+        world.arm_idle()
+        return world.out
+
+    # -- connections
+
+    def connected(self, number: int, trusted_local: bool, now: int) -> list[Effect]:
+        """A connection was accepted; ``number`` is used for no other, ever."""
+        world = self._at(now)
+        self._lines.open(number, trusted_local)
+        return world.out
+
+    def received(self, number: int, frame: Record, now: int) -> list[Effect]:
+        """A connection sent a frame, as the frame cutter gives it."""
+        return self._said(number, frame, now)
+
+    def garbled(self, number: int, now: int) -> list[Effect]:
+        """A connection sent what is no frame: it ends, when all before that was handled."""
+        return self._said(number, "garbled", now)
+
+    def gone(self, number: int, now: int) -> list[Effect]:
+        """A connection sends no more, or is lost. Idempotent.
+
+        Its session ends when all that it sent was handled, and then the connection is closed.
+        """
+        return self._said(number, "gone", now)
+
+    def paused(self, number: int, now: int) -> list[Effect]:
+        """A connection does not drain: no mail is written to it. Idempotent."""
+        world = self._at(now)
+        if number in self._lines:
+            world.paused.add(number)
+        return world.out
+
+    def drained(self, number: int, now: int) -> list[Effect]:
+        """A connection has taken all that was written to it."""
+        world = self._at(now)
+        if number in world.paused:
+            world.paused.discard(number)
+            self._carrier.resume(number)
+        return world.out
+
+    # -- what the shell has done
+
+    def written(self, outcomes: Sequence[Outcome], now: int) -> list[Effect]:
+        """What the spool's writer reports of inboxes of this dialect, per inbox in file order."""
+        world = self._at(now)
+        for outcome in outcomes:
+            if isinstance(outcome, Appeared):
+                self._carrier.appeared(outcome.inbox)
+            elif isinstance(outcome, Shifted):
+                world.mailbox.shifted(outcome)
+            elif isinstance(outcome, Written | Refused):
+                world.turns.answer(("written", outcome.ticket), outcome)
+                if isinstance(outcome, Refused):
+                    world.turns.answer(("stored", outcome.ticket))
+        return world.out
+
+    def stored(self, tickets: Sequence[int], now: int) -> list[Effect]:
+        """Written entries are as safe as was asked.
+
+        Is a sync reported failed instead, nobody is told anything, and the hub leaves.
+        """
+        world = self._at(now)
+        for ticket in tickets:
+            world.turns.answer(("stored", ticket))
+        return world.out
+
+    def saved(self, ticket: int, ok: bool, now: int) -> list[Effect]:
+        """A file of an ask or a state was written or removed, or that failed."""
+        world = self._at(now)
+        world.turns.answer(("saved", ticket), ok)
+        return world.out
+
+    def loaded(self, ticket: int, revision: int, payload: Any, now: int) -> list[Effect]:
+        """A state was read; revision 0 if there is none."""
+        world = self._at(now)
+        world.turns.answer(("loaded", ticket), (revision, payload))
+        return world.out
+
+    def found(self, inbox: str, batch: Batch, now: int) -> list[Effect]:
+        """An inbox was read; without the lines that a ``Skip`` told of."""
+        world = self._at(now)
+        self._carrier.found(inbox, batch)
+        return world.out
+
+    def unreadable(self, inbox: str, now: int) -> list[Effect]:
+        """An inbox could not be read; it is tried again."""
+        world = self._at(now)
+        self._carrier.unreadable(inbox)
+        return world.out
+
+    def tick(self, now: int) -> list[Effect]:
+        """Time has passed: to be called at each ``Wake``, and about once a second."""
+        world = self._at(now)
+        self._lines.tick()
+        world.prune_asks()
+        world.routes.prune(world.now)
+        self._carrier.upkeep()
+        if world.idle_at is not None and world.now >= world.idle_at:
+            world.idle_at = None
+            if not world.directory:
+                world.do(Leave())
+        return world.out
+
+    def closing(self, now: int) -> list[Effect]:
+        """The hub is going: every connection ends. Nothing that is pending is given up."""
+        world = self._at(now)
+        self._lines.end_all()
+        return world.out
+
+    def _at(self, now: int) -> World:
+        world = self._world
+        world.now, world.out = max(now, world.now), []
+        return world
+
+    def _said(self, number: int, what: Record | End, now: int) -> list[Effect]:
+        world = self._at(now)
+        self._lines.said(number, what)
+        return world.out
+
+    # -- with and without a session
+
+    def _handle(self, connection: Connection, frame: Record) -> Work | None:
+        """Handle a frame; what is left to do of it, if it takes time."""
+        number, registered = connection.number, connection.registered
+        namespaces = self._world.extensions.of(number)
+        parsed = parse(frame, Peer(connection.variant, registered, namespaces=namespaces))
+        if isinstance(parsed, Health):
+            if self._may_enter(connection, parsed.state_id):
+                self._world.say(number, replies.health_ok(parsed.request_id))
+            return None
+        if isinstance(parsed, Register):
+            return self._register(connection, parsed)
+        if isinstance(parsed, Unregister):
+            self._entrance.leave(number)
+            connection.registered = False
+            self._lines.wait(number)
+            return None
+        session = self._world.directory.holder(number)
+        if session is None and registered:
+            parsed = self._handling.ousted(parsed, frame)
+        if isinstance(parsed, Refusal):
+            if parsed.answer is None:
+                self._world.do(Note("refused", {"connection": number, "reason": parsed.reason}))
+                self._lines.end(number)
+            else:
+                self._world.say(number, parsed.answer)
+            return None
+        return self._handling.handle(number, session, parsed)
+
+    def _register(self, connection: Connection, request: Register) -> Work | None:
+        number = connection.number
+        if not self._may_enter(connection, request.state_id):
+            return None
+        if request.variant != "intercom":
+            self._lines.end(number)
+            return None
+        reason = self._entrance.room_for(request)
+        if reason is not None:
+            self._world.say(number, replies.error(reason))
+            self._lines.end(number)
+            return None
+        connection.variant, connection.registered = request.variant, True
+        self._lines.lobby.leave(number)
+        return self._entrance.register(number, request, connection.trusted)
+
+    def _may_enter(self, connection: Connection, shown: str | None) -> bool:
+        """Whether it is local, or has shown what is in the port file; else it ends."""
+        if connection.trusted:
+            return True
+        wanted = self._state_id
+        if wanted is not None and shown is not None and _same(wanted, shown):
+            return True
+        self._world.do(Note("unauthorized", {"connection": connection.number}))
+        self._lines.end(connection.number)
+        return False
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts are the same, without telling by time how far they are."""
+    return hmac.compare_digest(
+        one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")
+    )

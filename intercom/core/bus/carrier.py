@@ -1,0 +1,232 @@
+"""How letters come from an inbox to a connection, and how its position follows.
+
+Per inbox, letters are written to their receiver in the order of the file. One that is just
+written to the file goes out at once, if nothing before it waits; else the file is read from
+where something waits. A connection that does not drain gets none until it does.
+"""
+
+from __future__ import annotations
+
+from intercom.core.bus.directory import Absent, Session
+from intercom.core.bus.effects import Discard, Read
+from intercom.core.bus.handover import EXPIRED, Handover, letter_of
+from intercom.core.bus.keys import Key, inbox_of
+from intercom.core.bus.letters import Content, read
+from intercom.core.bus.mailbox import Box, Letter, Place
+from intercom.core.bus.outcomes import QUEUED, Outcome, digest_of
+from intercom.core.bus.world import World
+from intercom.records import Batch, Position
+from intercom.wire.pi.messages import fingerprint
+
+
+class Carrier:
+    """Brings the mail.
+
+    :ivar broken: inboxes that could not be read; they are tried again.
+    """
+
+    def __init__(self, world: World, handover: Handover) -> None:
+        self._world = world
+        self._handover = handover
+        self.broken: set[str] = set()
+        self._gaps: set[str] = set()
+        self._owners: dict[str, Key] = {}
+
+    def _next(self, box: Box) -> Letter | None:
+        """The first letter of an inbox that could be written to somebody now."""
+        waiting = box.waiting.values()
+        return next(
+            (one for one in waiting if self._handover.can_take(self._handover.receiver(one))), None
+        )
+
+    # -- letters come
+
+    def arrived(self, letter: Letter, content: Content) -> None:
+        """A letter was appended to its inbox."""
+        mailbox = self._world.mailbox
+        box = mailbox.box(letter.inbox)
+        self._owners[letter.inbox] = letter.target
+        begin = Position(letter.place.generation, letter.place.start)
+        if box.known == begin:
+            box.known = Position(letter.place.generation, letter.place.end)
+        else:
+            self._gaps.add(box.inbox)
+        mailbox.keep(letter)
+        receiver = self._handover.receiver(letter)
+        if receiver is None or not self._handover.can_take(receiver):
+            return
+        if box.inbox in self._gaps or box.reading or self._next(box) is not letter:
+            self.fetch(box)
+        else:
+            self._handover.push(letter, content, receiver)
+
+    def call(self, session: Session) -> set[str]:
+        """A session has registered: fetch what lies there for it; the inboxes that are read."""
+        world = self._world
+        own = inbox_of(session.key)
+        self._owners[own] = session.key
+        self._gaps.add(own)
+        inboxes = {own}
+        if len(world.directory.namesakes(session.key.scope, session.identity)) == 1:
+            inboxes |= world.mailbox.inherit(session.key, session.identity)
+        for inbox in sorted(inboxes):
+            self.fetch(world.mailbox.box(inbox))
+        return inboxes
+
+    def appeared(self, inbox: str) -> None:
+        """Others appended lines to an inbox."""
+        self._gaps.add(inbox)
+        self.fetch(self._world.mailbox.box(inbox))
+
+    def fetch(self, box: Box) -> None:
+        """Read on, if there is something that somebody could take, or that is not known."""
+        if box.reading:
+            return
+        starts: list[Position | None] = []
+        owner = self._owners.get(box.inbox)
+        session = None if owner is None else self._world.directory.get(owner)
+        if box.inbox in self._gaps and self._handover.can_take(session):
+            starts.append(box.known)
+            self._gaps.discard(box.inbox)  # what comes while it is read is another one
+        letter = self._next(box)
+        if letter is not None:
+            starts.append(Position(letter.place.generation, letter.place.start))
+        if not starts:
+            return
+        box.reading = True
+        known = [one for one in starts if one is not None]
+        self._world.do(Read(box.inbox, min(known) if len(known) == len(starts) else None))
+
+    def resume(self, number: int) -> None:
+        """A connection drains again, or an inbox may be readable now."""
+        for box in self._world.mailbox.boxes():
+            owner = self._owners.get(box.inbox)
+            session = None if owner is None else self._world.directory.get(owner)
+            if box.waiting or (session is not None and session.number == number):
+                self.fetch(box)
+
+    def _retry(self) -> None:
+        """Try again what could not be read."""
+        broken, self.broken = self.broken, set()
+        for inbox in broken:
+            self.fetch(self._world.mailbox.box(inbox))
+
+    def found(self, inbox: str, batch: Batch) -> None:
+        """Lines of an inbox: those that are new are taken in, those that wait are written."""
+        box = self._world.mailbox.box(inbox)
+        box.reading = False
+        if box.stored is None:
+            box.stored = batch.start
+        contents = self._take_in(box, batch)
+        if box.known is None or batch.start <= box.known:
+            box.known = max(box.known or batch.next, batch.next)
+        if not batch.at_end:
+            self._gaps.add(inbox)
+        for letter, content in contents:
+            receiver = self._handover.receiver(letter)
+            if not letter.settled and letter.holder is None and self._handover.can_take(receiver):
+                assert receiver is not None
+                self._handover.push(letter, content, receiver)
+        self._handover.commit(box)
+        self.fetch(box)
+        self._rest(box)
+
+    def _take_in(self, box: Box, batch: Batch) -> list[tuple[Letter, Content]]:
+        """The letters of a batch; those that it should have and has not are settled."""
+        found: list[tuple[Letter, Content]] = []
+        generation = batch.start.generation
+        starts = {record.start for record in batch.records}
+        for where, missing in list(box.waiting.items()):
+            if batch.start <= where < batch.next and where.offset not in starts:
+                self._world.mailbox.settle(missing)
+        for record in batch.records:
+            letter = box.at(generation, record.start)
+            behind = Position(generation, record.end) <= (box.known or batch.start)
+            if letter is None and behind:
+                continue  # settled before, or no message
+            if letter is not None and (letter.settled or letter.holder is not None):
+                continue
+            owner = self._owners.get(box.inbox)
+            world = self._world
+            content = read(record.line, box.inbox, owner, world.resolve, world.now)
+            if content is None:
+                if letter is not None:
+                    world.mailbox.settle(letter)
+                continue
+            if letter is None:
+                place = Place(generation, record.start, record.end)
+                letter = self._note(box, place, content)
+            found.append((letter, content))
+        return found
+
+    def _note(self, box: Box, place: Place, content: Content) -> Letter:
+        """A letter that another hub or program appended; those that it names are known now."""
+        world = self._world
+        letter = letter_of(content, place)
+        world.mailbox.keep(letter)
+        self._owners.setdefault(box.inbox, letter.target)
+        outcome = Outcome(
+            digest_of(fingerprint(content.message, content.target.id)), QUEUED, world.now
+        )
+        if world.outcomes.recall(letter.sender, letter.message_id, world.now) is None:
+            world.outcomes.record(letter.sender, letter.message_id, outcome)
+        if world.directory.absent(letter.target) is None:
+            addressed = letter.addressed
+            world.directory.remember(Absent(letter.target, addressed.name, addressed, world.now))
+        return letter
+
+    def unreadable(self, inbox: str) -> None:
+        """An inbox could not be read; it is tried again at a later tick."""
+        box = self._world.mailbox.box(inbox)
+        box.reading = False
+        self.broken.add(inbox)
+        self._gaps.add(inbox)
+        self._world.turns.answer(("mail", inbox))
+
+    def left(self, number: int) -> None:
+        """A connection ended: what it had not received waits, perhaps for the next one."""
+        for inbox in sorted({letter.inbox for letter in self._world.mailbox.left(number)}):
+            self.fetch(self._world.mailbox.box(inbox))
+
+    def upkeep(self) -> None:
+        """Time has passed: what is too old goes, what could not be read is tried again."""
+        self.look_after()
+        self._retry()
+        self._tidy()
+
+    def look_after(self) -> None:
+        """What is too old goes."""
+        self.forget_absent()
+        self._handover.expire()
+
+    def _tidy(self) -> None:
+        """Forget inboxes that have nothing in them, of sessions that are not here."""
+        for box in self._world.mailbox.boxes():
+            owner = self._owners.get(box.inbox)
+            here = owner is not None and self._world.directory.get(owner) is not None
+            if not (here or box.letters or box.reading):
+                self.forget(box.inbox)
+
+    def forget(self, inbox: str) -> None:
+        """Nothing is known of an inbox any more; it will be read from its position."""
+        self._world.mailbox.drop(inbox)
+        self._owners.pop(inbox, None)
+        self._gaps.discard(inbox)
+
+    def forget_absent(self) -> None:
+        """Who left a day ago cannot be written to; if its id was drawn, its inbox goes, too."""
+        for absent in self._world.directory.prune(self._world.now):
+            if absent.drawn:
+                self._discard(inbox_of(absent.key))
+
+    def _discard(self, inbox: str) -> None:
+        for letter in list(self._world.mailbox.box(inbox).letters.values()):
+            if not letter.settled and letter.holder is None:
+                self._handover.give_up(letter, *EXPIRED)
+        self.forget(inbox)
+        self._world.do(Discard(inbox))
+
+    def _rest(self, box: Box) -> None:
+        """Whoever waited until an inbox was read goes on."""
+        if not box.reading:
+            self._world.turns.answer(("mail", box.inbox))

@@ -1,0 +1,184 @@
+"""Who is here, who was, and whom an address means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from intercom.core.bus.keys import Key
+
+#: For so long a session that left can be written to.
+ABSENT_MS = 24 * 60 * 60 * 1000
+#: So many of them are known, the latest.
+MAX_ABSENT = 4096
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """By what a session is known again under another id: an explicit name and a directory.
+
+    :ivar name: in lower case; empty where there is none, or only a runtime's alias.
+    :ivar place: the directory with links resolved; empty where it is not known.
+    """
+
+    name: str = ""
+    place: str = ""
+
+    def matches(self, other: Identity) -> bool:
+        """Whether both are known, and the same."""
+        return bool(self.name and self.place) and self == other
+
+
+class Session(msgspec.Struct):
+    """A session that is connected.
+
+    :ivar number: its connection. :ivar dialect: which client it is.
+    :ivar info: what others are shown of it, in its dialect's words; ``name`` and
+        ``runtimeFallbackAlias`` mean the same in all of them.
+    :ivar scope_name: as it was asked for. :ivar place: its directory, links resolved.
+    :ivar order: registrations count from 1; a replacement keeps the number of what it replaces.
+    :ivar since: when it registered. :ivar drawn: its id was drawn by the hub.
+    """
+
+    key: Key
+    number: int
+    dialect: str
+    info: dict[str, Any]
+    scope_name: str | None
+    place: str
+    since: int
+    order: int = 0
+    drawn: bool = False
+
+    @property
+    def name(self) -> str:
+        """By which it is addressed, in lower case; empty without one."""
+        return str(self.info.get("name") or "").lower()
+
+    @property
+    def identity(self) -> Identity:
+        """By what it would be known again."""
+        return (
+            Identity() if self.info.get("runtimeFallbackAlias") else Identity(self.name, self.place)
+        )
+
+
+class Absent(msgspec.Struct):
+    """A session that left.
+
+    :ivar name: in lower case, a runtime's alias, too. :ivar left: when, epoch ms.
+    :ivar drawn: its id was drawn by the hub.
+    """
+
+    key: Key
+    name: str
+    identity: Identity
+    left: int
+    drawn: bool = False
+
+
+class Directory:
+    """Sessions by key and by connection, in order of registration; replacements keep theirs."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[Key, Session] = {}
+        self._absent: dict[Key, Absent] = {}
+        self._keys: dict[int, Key] = {}
+        self._order = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, key: Key) -> Session | None:
+        """The connected session of this key."""
+        return self._sessions.get(key)
+
+    def absent(self, key: Key) -> Absent | None:
+        """The session of this key that left."""
+        return self._absent.get(key)
+
+    def holder(self, number: int) -> Session | None:
+        """The session that a connection speaks for; None if it has none, or was replaced."""
+        key = self._keys.get(number)
+        session = self._sessions.get(key) if key is not None else None
+        return session if session is not None and session.number == number else None
+
+    def everybody(self) -> Iterable[Session]:
+        """All connected sessions."""
+        return list(self._sessions.values())
+
+    def of(self, scope: str | None) -> list[Session]:
+        """The connected sessions of a scope."""
+        return [one for one in self._sessions.values() if one.key.scope == scope]
+
+    def join(self, session: Session) -> None:
+        """A session registered; it takes the place of one with the same key."""
+        previous = self._sessions.get(session.key)
+        if previous is None:
+            self._order += 1
+            session.order = self._order
+        else:
+            session.order = previous.order
+            session.drawn = previous.drawn
+        left = self._absent.pop(session.key, None)
+        session.drawn = session.drawn or (left is not None and left.drawn)
+        self._sessions[session.key] = session
+        self._keys[session.number] = session.key
+
+    def leave(self, number: int, now: int) -> Session | None:
+        """A connection speaks for nobody any more; the session that it was, if it still was it."""
+        session = self.holder(number)
+        self._keys.pop(number, None)
+        if session is not None:
+            del self._sessions[session.key]
+            self.remember(Absent(session.key, session.name, session.identity, now, session.drawn))
+        return session
+
+    def remember(self, absent: Absent) -> None:
+        """Somebody is known who is not here; nothing changes if it is."""
+        if absent.key in self._sessions:
+            return
+        self._absent.pop(absent.key, None)
+        self._absent[absent.key] = absent
+
+    def prune(self, now: int) -> list[Absent]:
+        """Forget who left too long ago; those."""
+        old = [one for one in self._absent.values() if now - one.left > ABSENT_MS]
+        surplus = len(self._absent) - len(old) - MAX_ABSENT
+        for one in old:
+            del self._absent[one.key]
+        for key in list(self._absent)[: max(0, surplus)]:
+            del self._absent[key]  # only its name is forgotten, not its mail
+        return old
+
+    # -- addresses
+
+    def find(self, to: str, scope: str | None) -> list[Session]:
+        """Whom an address means: an id, else all of that name, else all ids that begin so."""
+        by_id = self._sessions.get(Key(scope, to))
+        if by_id is not None:
+            return [by_id]
+        here = self.of(scope)
+        named = [one for one in here if "name" in one.info and one.name == to.lower()]
+        return named or [one for one in here if one.key.id.startswith(to)]
+
+    def find_absent(self, to: str, scope: str | None) -> list[Absent]:
+        """The same among those who left."""
+        by_id = self._absent.get(Key(scope, to))
+        if by_id is not None:
+            return [by_id]
+        gone = [one for one in self._absent.values() if one.key.scope == scope]
+        named = [one for one in gone if one.name and one.name == to.lower()]
+        return named or [one for one in gone if one.key.id.startswith(to)]
+
+    def namesakes(self, scope: str | None, identity: Identity) -> list[Session]:
+        """Who is here with an explicit name and directory like these."""
+        return [one for one in self.of(scope) if identity.matches(one.identity)]
+
+    def heir(self, absent: Absent, sender: Key) -> Session | None:
+        """The one session that is what another was; never the sender itself."""
+        found = [
+            one for one in self.namesakes(absent.key.scope, absent.identity) if one.key != sender
+        ]
+        return found[0] if len(found) == 1 else None

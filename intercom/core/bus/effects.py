@@ -1,0 +1,163 @@
+"""What the bus asks its shell to do, as data.
+
+The shell performs the effects of one input in their order, and those on one file one after the
+other. Those with a ticket are answered by an input that names it, once the effects of the input
+at hand are done; see :class:`intercom.core.bus.broker.Broker`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from intercom.core.effects import Note
+from intercom.records import Entry
+
+
+class Say(msgspec.Struct, frozen=True, gc=False):
+    """Write a whole frame, length included. Dropped if the connection is closed or gone."""
+
+    number: int
+    frame: bytes
+
+
+class Close(msgspec.Struct, frozen=True, gc=False):
+    """End a connection; nothing more is written to it.
+
+    :ivar after_flush: what was said to it leaves first, if that takes no more than a second;
+        so long its input is read on and given to the broker.
+    """
+
+    number: int
+    after_flush: bool
+
+
+class Hold(msgspec.Struct, frozen=True, gc=False):
+    """Something that a connection said is still under way: read no more from it.
+
+    What comes nevertheless waits in the broker; this only keeps that little.
+    """
+
+    number: int
+
+
+class Release(msgspec.Struct, frozen=True, gc=False):
+    """Read on from a connection that was held."""
+
+    number: int
+
+
+class Keep(msgspec.Struct, frozen=True, gc=False):
+    """Append an entry to an inbox: answered by ``written`` and then ``stored``.
+
+    Its digest is of what the message says, whatever else the line holds: times, and how its
+    sender was at the time.
+    """
+
+    entry: Entry
+
+
+class Read(msgspec.Struct, frozen=True, gc=False):
+    """Read complete lines of an inbox; answered by ``found``, or ``unreadable``.
+
+    :ivar start: generation and offset, None for the stored position.
+    """
+
+    inbox: str
+    start: tuple[int, int] | None
+
+
+class Commit(msgspec.Struct, frozen=True, gc=False):
+    """Move an inbox's stored position: everything before it is settled."""
+
+    inbox: str
+    generation: int
+    offset: int
+
+
+class Skip(msgspec.Struct, frozen=True, gc=False):
+    """One line of an inbox is to be shown to nobody, though the position is still before it.
+
+    Remember it (as ``skipped``), so that a later hub does not give it to ``found``.
+
+    :ivar code: why: ``E_DELIVERY_CANCELLED``, ``E_DELIVERY_EVICTED``, ``E_DELIVERY_EXPIRED``.
+    """
+
+    inbox: str
+    generation: int
+    start: int
+    end: int
+    code: str
+
+
+class Discard(msgspec.Struct, frozen=True, gc=False):
+    """Remove an inbox: its session had a drawn id, and left a day ago."""
+
+    inbox: str
+
+
+class SaveAsk(msgspec.Struct, frozen=True, gc=False):
+    """Write a pending-ask file; answered by ``saved``.
+
+    :ivar scope: hash of the scope's name, the beginning of the file's name; None without.
+    :ivar record: what is in the file.
+    """
+
+    ticket: int
+    scope: str | None
+    record: dict[str, Any]
+
+
+class RemoveAsk(msgspec.Struct, frozen=True, gc=False):
+    """Remove a pending-ask file, if it is there; answered by ``saved``."""
+
+    ticket: int
+    scope: str | None
+    message_id: str
+
+
+class LoadState(msgspec.Struct, frozen=True, gc=False):
+    """Read an extension's state; answered by ``loaded``."""
+
+    ticket: int
+    namespace: str
+
+
+class SaveState(msgspec.Struct, frozen=True, gc=False):
+    """Replace an extension's state durably; answered by ``saved``."""
+
+    ticket: int
+    namespace: str
+    revision: int
+    payload: Any
+
+
+class Wake(msgspec.Struct, frozen=True, gc=False):
+    """Call ``tick`` at this time, or soon after; earlier wishes stay."""
+
+    at: int
+
+
+class Leave(msgspec.Struct, frozen=True, gc=False):
+    """Nobody has been here for a while: the hub may go."""
+
+
+Effect = (
+    Say
+    | Close
+    | Hold
+    | Release
+    | Keep
+    | Read
+    | Commit
+    | Skip
+    | Discard
+    | SaveAsk
+    | RemoveAsk
+    | LoadState
+    | SaveState
+    | Wake
+    | Leave
+    | Note
+)

@@ -1,0 +1,136 @@
+"""Who comes, goes and changes: ``register``, ``unregister``, ``presence``, ``list``."""
+
+from __future__ import annotations
+
+from intercom.core.bus.carrier import Carrier
+from intercom.core.bus.directory import Session
+from intercom.core.bus.keys import Key, scope_hash
+from intercom.core.bus.sharing import Sharing
+from intercom.core.bus.turns import Work
+from intercom.core.bus.world import INTERCOM, World
+from intercom.wire.pi import replies
+from intercom.wire.pi.fields import Record
+from intercom.wire.pi.frames import FrameTooLarge
+from intercom.wire.pi.listing import intercom_listing
+from intercom.wire.pi.requests import Listing, Presence, Register
+from intercom.wire.pi.sessions import apply_presence, intercom_info
+
+#: Fields of a session that others can do without, if all of it is too much for a frame.
+_DISPENSABLE = ("status", "tmuxPane", "name")
+
+
+class Entrance:
+    """The door, and what is announced there."""
+
+    def __init__(self, world: World, carrier: Carrier, sharing: Sharing) -> None:
+        self._world = world
+        self._carrier = carrier
+        self._sharing = sharing
+
+    def room_for(self, request: Register) -> str | None:
+        """Why a session cannot be had, to be said in ``error`` before the connection ends."""
+        world = self._world
+        if request.wished_id is None:
+            previous = None
+        else:
+            key = Key(scope_hash(request.scope), request.wished_id)
+            previous = world.directory.get(key)
+        if previous is None:
+            full = len(world.directory) >= world.limits.sessions
+            return "Too many registered intercom sessions" if full else None
+        if previous.dialect != INTERCOM:
+            return "Session id is in use by another kind of client"
+        return None
+
+    def register(self, number: int, request: Register, trusted: bool) -> Work:
+        """Claim a session: welcome, news to the others, its mail, and its extensions."""
+        world = self._world
+        self._carrier.look_after()
+        session = self._session(number, request, trusted)
+        previous = world.directory.get(session.key)
+        if previous is not None:
+            self._oust(previous)
+        world.directory.join(session)
+        world.presence.shown(number, world.now)
+        spaces = [(one.namespace, one.owner_eligible) for one in request.extensions]
+        world.extensions.advertise(number, spaces)
+        world.idle_at = None
+        world.say(number, replies.registered(session.key.id, INTERCOM))
+        self._announce(session, "session_joined")
+        self._sharing.announce_owners()
+        if previous is not None:
+            self._carrier.left(previous.number)
+        for inbox in sorted(self._carrier.call(session)):
+            while world.mailbox.box(inbox).reading:
+                yield ("mail", inbox)
+        names = [namespace for namespace, _ in spaces]
+        yield from self._sharing.introduce(number, session, names)
+
+    def _session(self, number: int, request: Register, trusted: bool) -> Session:
+        world = self._world
+        session_id = world.draw() if request.wished_id is None else request.wished_id
+        return Session(
+            key=Key(scope_hash(request.scope), session_id),
+            number=number,
+            dialect=INTERCOM,
+            info=intercom_info(request, session_id, world.draw(), trusted),
+            scope_name=request.scope,
+            place=world.resolve(request.session["cwd"]),
+            since=world.now,
+            drawn=request.wished_id is None,
+        )
+
+    def _oust(self, previous: Session) -> None:
+        """Another connection has the session now; nobody hears that it left."""
+        world = self._world
+        world.routes.clear(previous.key)
+        world.presence.forget(previous.number)
+        world.extensions.forget(previous.number)
+        world.close(previous.number)
+
+    def leave(self, number: int) -> None:
+        """A connection speaks for nobody any more; the others hear it, if it did."""
+        world = self._world
+        session = world.directory.leave(number, world.now)
+        if session is None:
+            return
+        world.presence.forget(number)
+        world.extensions.forget(number)
+        world.routes.clear(session.key)
+        world.tell(world.audience(session.key.scope), replies.session_left(session.key.id))
+        self._sharing.announce_owners()
+        self._carrier.left(number)
+        world.arm_idle()
+
+    # -- while it is here
+
+    def presence(self, session: Session, said: Presence) -> None:
+        """A session changes; the others hear it at once, or at the next heartbeat."""
+        world = self._world
+        session.info, changed = apply_presence(session.info, said, INTERCOM, world.now)
+        if world.presence.is_due(session.number, changed, world.now):
+            self._announce(session, "presence_update")
+
+    def listing(self, number: int, session: Session, said: Listing) -> None:
+        """Who is in the session's scope, itself included."""
+        world = self._world
+        rows = [world.row(one) for one in world.directory.of(session.key.scope)]
+        try:
+            world.say_data(number, intercom_listing(said.request_id, rows))
+        except FrameTooLarge as error:
+            world.say(number, replies.error(error.text))
+
+    def _announce(self, session: Session, what: str) -> None:
+        """Show a session to the others, shortened where a frame cannot hold it."""
+        world = self._world
+        tell = replies.session_joined if what == "session_joined" else replies.presence_update
+        frame = world.fit(tell(row) for row in _shorter(world.row(session)))
+        world.tell_data(world.audience(session.key.scope, but={session.number}), frame)
+
+
+def _shorter(row: Record) -> list[Record]:
+    """A row, and the same with less and less in it."""
+    rows = [row]
+    for name in _DISPENSABLE:
+        rows.append({key: value for key, value in rows[-1].items() if key != name})
+    return rows

@@ -1,0 +1,150 @@
+"""How a letter is handed over: to its receiver, or to nobody any more."""
+
+from __future__ import annotations
+
+from intercom.core.bus.directory import Session
+from intercom.core.bus.effects import Commit, Skip
+from intercom.core.bus.keys import Key, inbox_of
+from intercom.core.bus.letters import Content
+from intercom.core.bus.mailbox import Box, Letter, Place
+from intercom.core.bus.outcomes import DELIVERED, FAILED
+from intercom.core.bus.routes import Route
+from intercom.core.bus.world import INTERCOM, World, fitted
+from intercom.core.effects import Note
+from intercom.wire.pi import replies
+from intercom.wire.pi.forms import intercom_row, message_frame, stamped
+
+EXPIRED = ("Mailbox delivery expired", "E_DELIVERY_EXPIRED")
+
+
+class Handover:
+    """The last step of the mail, and what follows from it for its sender and its inbox."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    # -- who gets what
+
+    def receiver(self, letter: Letter) -> Session | None:
+        """Who is here to get a letter: its target, else that one's heir."""
+        directory = self._world.directory
+        session = directory.get(letter.target)
+        if session is None and letter.heir is not None:
+            session = directory.get(letter.heir)
+        return session
+
+    def can_take(self, session: Session | None) -> bool:
+        """Whether a session's connection takes mail now."""
+        return (
+            session is not None
+            and session.dialect == INTERCOM
+            and session.number not in self._world.paused
+        )
+
+    # -- letters go
+
+    def push(self, letter: Letter, content: Content, receiver: Session) -> None:
+        """Write a letter to a connection, behind the news that it replaces another."""
+        world = self._world
+        message = stamped(content.message, content.received, world.now)
+        frame = fitted(
+            message_frame(content.info, message, INTERCOM, registered_at=content.received)
+        )
+        if frame is None:
+            world.do(Note("letter_too_large", {"inbox": letter.inbox}))
+            self.give_up(letter, "Intercom message too large", "E_DELIVERY_FAILED")
+            return
+        if not letter.pushed:
+            self._supersede(letter, content, receiver)
+        self._retarget_ask(letter, receiver)
+        world.mailbox.hold(letter, receiver.number)
+        world.routes.add(Route(letter.sender, receiver.key, letter.message_id, world.now))
+        world.outcomes.amend(letter.sender, letter.message_id, DELIVERED)
+        world.say_data(receiver.number, frame)
+        old = world.mailbox.overheld(letter.inbox)
+        if old is not None:
+            world.mailbox.settle(old)
+            self.commit(world.mailbox.box(letter.inbox))
+
+    def _supersede(self, letter: Letter, content: Content, receiver: Session) -> None:
+        """Say before a letter which earlier one it replaces; that is not brought again."""
+        world = self._world
+        replaced = content.message.get("supersedes")
+        if not (replaced and isinstance(replaced, str)):
+            return  # another dialect's message may have anything under this name
+        if not self.may_supersede(letter.sender, replaced, receiver.key):
+            return
+        row = intercom_row(content.info, content.received)
+        control = replies.superseded(row, replaced, letter.message_id, world.now)
+        world.say(receiver.number, control)
+        reason, code = f"Superseded by {letter.message_id}", "E_DELIVERY_SUPERSEDED"
+        world.outcomes.amend(letter.sender, replaced, FAILED, reason, code)
+        old = world.mailbox.sent(letter.sender, replaced)
+        if old is not None and old.inbox == letter.inbox:
+            self.withdraw(old, code)
+
+    def may_supersede(self, sender: Key, message_id: str, receiver: Key) -> bool:
+        """Whether a sender's message went, or is to go, to this receiver."""
+        world = self._world
+        route = world.routes.sent(sender, message_id, world.now)
+        if route is not None:
+            return route.receiver == receiver
+        letter = world.mailbox.waits(sender, message_id)
+        return letter is not None and letter.target == receiver
+
+    def _retarget_ask(self, letter: Letter, receiver: Session) -> None:
+        """Whoever gets a question answers it."""
+        asks = self._world.asks
+        ask = asks.get(letter.sender.scope, letter.message_id) if letter.asks else None
+        if ask is not None and ask.target == letter.target != receiver.key:
+            asks.retarget(ask, receiver.key)
+
+    def received(self, number: int, message_id: str) -> None:
+        """A receiver says that it has a message: it is settled."""
+        for letter in self._world.mailbox.held(number, message_id):
+            self._world.mailbox.settle(letter)
+            self.commit(self._world.mailbox.box(letter.inbox))
+
+    def give_up(self, letter: Letter, reason: str, code: str) -> None:
+        """A letter is to be shown to nobody; its sender's record says why."""
+        world = self._world
+        world.outcomes.amend(letter.sender, letter.message_id, FAILED, reason, code)
+        self.withdraw(letter, code)
+
+    def withdraw(self, letter: Letter, code: str) -> None:
+        """A letter is to be shown to nobody (any more)."""
+        world = self._world
+        world.mailbox.settle(letter)
+        world.do(Skip(letter.inbox, *letter.place, code))
+        self.commit(world.mailbox.box(letter.inbox))
+
+    def expire(self) -> None:
+        """Give up what has waited for a day, and the asks in it."""
+        world = self._world
+        for letter in world.mailbox.expired(world.now):
+            ask = world.asks.get(letter.sender.scope, letter.message_id)
+            if letter.asks and ask is not None and ask.asker == letter.sender:
+                world.remove_ask(ask)
+            world.routes.remove(letter.sender, letter.message_id)
+            self.give_up(letter, *EXPIRED)
+
+    def commit(self, box: Box) -> None:
+        """The stored position follows what is settled."""
+        position = box.trim()
+        if position is not None:
+            self._world.do(Commit(box.inbox, *position))
+
+
+def letter_of(content: Content, place: Place) -> Letter:
+    """The letter of a content, at its place in the target's inbox."""
+    return Letter(
+        inbox_of(content.target),
+        place,
+        content.target,
+        content.addressed,
+        content.sender,
+        content.author,
+        content.message["id"],
+        content.message.get("expectsReply") is True,
+        content.received,
+    )

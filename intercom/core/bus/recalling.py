@@ -1,0 +1,71 @@
+"""What is said of messages later: receipts, cancels, asks that are given up."""
+
+from __future__ import annotations
+
+from intercom.core.bus.directory import Session
+from intercom.core.bus.handover import Handover
+from intercom.core.bus.outcomes import FAILED
+from intercom.core.bus.turns import Work
+from intercom.core.bus.world import INTERCOM, World
+from intercom.wire.pi import replies
+from intercom.wire.pi.requests import CancelAsk, CancelMessage, MessageReceipt
+
+_CANCELLED = "E_DELIVERY_CANCELLED"
+
+
+class Recalling:
+    """Receipts and cancels of this dialect's clients."""
+
+    def __init__(self, world: World, handover: Handover) -> None:
+        self._world = world
+        self._handover = handover
+
+    def receipt(self, number: int, receiver: Session, said: MessageReceipt) -> None:
+        """A receiver says what became of a message: its sender hears it, if it is here."""
+        world, message_id = self._world, said.receipt["messageId"]
+        self._handover.received(number, message_id)
+        for route in world.routes.got(receiver.key, message_id, world.now):
+            sender = world.directory.get(route.sender)
+            if sender is not None and sender.dialect == INTERCOM:
+                frame = replies.message_receipt(world.row(receiver), said.receipt)
+                world.say(sender.number, frame)
+
+    def cancel_message(self, number: int, sender: Session | None, said: CancelMessage) -> Work:
+        """A sender takes a message back."""
+        world, message_id = self._world, said.message_id
+        self._handover.expire()
+        letter = None if sender is None else world.mailbox.waits(sender.key, message_id)
+        if sender is not None and letter is not None:
+            reason = "Sender cancelled the queued delivery"
+            self._handover.give_up(letter, reason, _CANCELLED)
+            yield from self._end_ask(sender, message_id)
+            world.say(number, replies.delivered(message_id))
+            return
+        route = None
+        if sender is not None:
+            route = world.routes.sent(sender.key, message_id, world.now)
+        receiver = None if route is None else world.directory.get(route.receiver)
+        if sender is None or receiver is None:
+            reason = "Message cannot be cancelled by this session"
+            world.say(number, replies.delivery_failed(message_id, reason))
+            return
+        if receiver.dialect == INTERCOM:
+            row = world.row(sender)
+            world.say(receiver.number, replies.cancelled(row, message_id, world.now))
+        letter = world.mailbox.sent(sender.key, message_id)
+        if letter is not None:
+            self._handover.withdraw(letter, _CANCELLED)
+        reason = "Sender cancelled the delivery"
+        world.outcomes.amend(sender.key, message_id, FAILED, reason, _CANCELLED)
+        yield from self._end_ask(sender, message_id)
+        world.say(number, replies.delivered(message_id))
+
+    def cancel_ask(self, sender: Session | None, said: CancelAsk) -> Work:
+        """An asker waits no longer; nobody is told."""
+        if sender is not None:
+            yield from self._end_ask(sender, said.message_id)
+
+    def _end_ask(self, sender: Session, message_id: str) -> Work:
+        ask = self._world.own_ask(sender, message_id)
+        if ask is not None:
+            yield self._world.remove_ask(ask)

@@ -1,0 +1,163 @@
+"""What the broker's modules share: the parts of the bus, the time, and what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Literal
+
+from intercom.core.bus.asks import Ask, Asks
+from intercom.core.bus.directory import Directory, Session
+from intercom.core.bus.effects import Close, Effect, RemoveAsk, Say, Wake
+from intercom.core.bus.extensions import Extensions
+from intercom.core.bus.limits import Limits
+from intercom.core.bus.mailbox import Mailbox
+from intercom.core.bus.outcomes import Outcomes
+from intercom.core.bus.presence import Presence
+from intercom.core.bus.routes import Routes
+from intercom.core.bus.turns import Turns
+from intercom.core.effects import Note
+from intercom.wire.pi.fields import Record
+from intercom.wire.pi.forms import intercom_row
+from intercom.wire.pi.frames import FrameTooLarge, dump_frame
+
+#: What this dialect is called in the directory.
+INTERCOM: Literal["intercom"] = "intercom"
+
+
+class World:
+    """The parts, and the list to which effects of the input at hand are added.
+
+    :param limits: the bounds. :param draw: draws a uuid. :param level: durability of mail.
+    :param resolve: finds out what directory a path leads to (absolute, links resolved).
+    :param channel: its name, for envelopes.
+    :ivar now: of the input at hand, epoch ms; it never goes back.
+    :ivar paused: connections that do not drain.
+    :ivar idle_at: when the hub may go if nobody is here; None: not before somebody leaves.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        draw: Callable[[], str],
+        resolve: Callable[[str], str],
+        channel: str,
+        level: str,
+    ) -> None:
+        self.limits = limits
+        self.draw = draw
+        self.resolve = resolve
+        self.channel = channel
+        self.level = level
+        self.directory = Directory()
+        self.asks = Asks()
+        self.outcomes = Outcomes()
+        self.routes = Routes()
+        self.mailbox = Mailbox()
+        self.extensions = Extensions(draw)
+        self.presence = Presence()
+        self.turns = Turns()
+        self.now = 0
+        self.out: list[Effect] = []
+        self.paused: set[int] = set()
+        self.idle_at: int | None = None
+        self._last_ticket = 0
+
+    def ticket(self) -> int:
+        """A number for something that is answered."""
+        self._last_ticket += 1
+        return self._last_ticket
+
+    def do(self, effect: Effect) -> None:
+        """The shell is to do something."""
+        self.out.append(effect)
+
+    # -- frames
+
+    def say(self, number: int, frame: Record) -> bool:
+        """Say something to a connection; False, and nothing said, if it is over the size limit."""
+        data = fitted(frame)
+        if data is None:
+            self.do(Note("frame_too_large", {"connection": number, "type": frame["type"]}))
+            return False
+        self.do(Say(number, data))
+        return True
+
+    def say_data(self, number: int, frame: bytes) -> None:
+        """Say a frame that is written already."""
+        self.do(Say(number, frame))
+
+    def tell(self, sessions: Iterable[Session], frame: Record) -> None:
+        """Say the same to several; written once."""
+        sessions = list(sessions)
+        if sessions:
+            self.tell_data(sessions, self.fit([frame]))
+
+    def fit(self, frames: Iterable[Record]) -> bytes | None:
+        """The first of these that is not over the size limit, as it is written."""
+        kind = ""
+        for frame in frames:
+            data = fitted(frame)
+            if data is not None:
+                return data
+            kind = frame["type"]
+        self.do(Note("frame_too_large", {"type": kind}))
+        return None
+
+    def tell_data(self, sessions: Iterable[Session], frame: bytes | None) -> None:
+        """Say a frame that is written already to several; nothing if there is none."""
+        if frame is not None:
+            for session in sessions:
+                self.do(Say(session.number, frame))
+
+    def audience(self, scope: str | None, but: Collection[int] = ()) -> list[Session]:
+        """Whom news of a scope are told in this dialect."""
+        return [
+            one
+            for one in self.directory.of(scope)
+            if one.dialect == INTERCOM and one.number not in but
+        ]
+
+    def row(self, session: Session) -> Record:
+        """A session as this dialect shows it."""
+        return intercom_row(session.info, session.since)
+
+    def close(self, number: int, after_flush: bool = True) -> None:
+        """End a connection."""
+        self.do(Close(number, after_flush))
+
+    # -- what several modules do
+
+    def remove_ask(self, ask: Ask) -> tuple[str, int]:
+        """An ask is over, and its file goes; the name of the answer, for who waits for it."""
+        self.asks.remove(ask)
+        return self.remove_ask_file(ask)
+
+    def remove_ask_file(self, ask: Ask) -> tuple[str, int]:
+        """The file of an ask goes; the name of the answer."""
+        ticket = self.ticket()
+        self.do(RemoveAsk(ticket, ask.asker.scope, ask.message_id))
+        return ("saved", ticket)
+
+    def own_ask(self, session: Session, message_id: str) -> Ask | None:
+        """The pending ask of this id, if this session asked it."""
+        ask = self.asks.get(session.key.scope, message_id)
+        return ask if ask is not None and ask.asker == session.key else None
+
+    def prune_asks(self) -> None:
+        """Give up the asks whose time is over."""
+        for ask in self.asks.prune(self.now):
+            self.remove_ask_file(ask)
+
+    def arm_idle(self) -> None:
+        """The hub may go in a while, if nobody comes; a time that runs is not begun anew."""
+        if self.idle_at is None:
+            self.idle_at = self.now + self.limits.idle_ms
+            self.do(Wake(self.idle_at))
+
+
+def fitted(frame: Record) -> bytes | None:
+    """A frame as it is written; None where it is over the size limit."""
+    try:
+        return dump_frame(frame)
+    except FrameTooLarge:
+        return None
