@@ -303,13 +303,30 @@ def test_a_small_disk_is_filled_and_freed_and_nothing_is_lost(
         assert [json.loads(line)["payload"]["text"] for line in _lines(inbox)] == stored
         ballast.unlink()
         small_disk.environ["INTERCOM_SESSION"] = "bob"
-        got: list[str] = []
-        while found := small_disk.texts():
-            got += found
-        assert got == stored
+        assert _drained(small_disk) == stored
         assert client.send("bob", "after")["state"] == "stored"
-        assert small_disk.texts() == ["after"]
+        assert _drained(small_disk) == ["after"]
     assert running.end() < 10
+
+
+def _drained(disk: Any) -> list[str]:
+    """All that lies unread.
+
+    A few blocks are all there is. Where one is missing for a moment, for the position, that
+    is said, and what was shown is shown again.
+    """
+    got: list[str] = []
+    for _ in range(200):
+        shown = disk.run("poll")
+        texts = [one["payload"]["text"] for one in shown.result["messages"]]
+        if shown.status == 0 and not texts:
+            return got
+        if shown.status == 0:
+            got += texts
+        else:
+            assert (shown.status, "shown again" in shown.err) == (73, True), shown.err
+            time.sleep(0.1)
+    raise AssertionError("there is no end of it")
 
 
 def _lines(inbox: Path) -> list[bytes]:
