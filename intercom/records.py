@@ -111,6 +111,9 @@ class Refused(NamedTuple):
 
     ``INBOX_LOCKED``, ``DISK_FULL``, ``SPOOL_FAILED``, ``MESSAGE_ID_REUSE``,
     ``TARGET_NOT_FOUND`` (then ``known`` holds the names that exist).
+
+    :ivar noted: it is written down for ``intercom status``; not where the disk is filling up,
+        of which what is left is not for that.
     """
 
     ticket: int
@@ -118,6 +121,7 @@ class Refused(NamedTuple):
     code: str
     text: str
     known: tuple[str, ...] = ()
+    noted: bool = True
 
 
 class Appeared(NamedTuple):

@@ -13,21 +13,21 @@ import time
 from collections.abc import Iterable, Iterator
 
 from intercom.client import claims
-from intercom.errors import InboxLocked, UnsafePlace
+from intercom.errors import UnsafePlace
 from intercom.paths import ChannelPaths
 from intercom.spool import turns
 from intercom.spool.book import Book
 from intercom.spool.calls import FileCalls
 from intercom.spool.format import Cutter, split_name
-from intercom.spool.inboxfile import Busy, InboxFile, open_locked
+from intercom.spool.inboxfile import InboxFile
 from intercom.spool.known import session_of
+from intercom.spool.locking import locked
 
 #: Seconds to wait for an inbox's lock, and for a name that a command uses for a moment.
 PATIENCE = 2.0
 NAME_PATIENCE = 0.3
 #: Seconds in which a program that waited for an inbox's lock writes once it has it.
 LAST_WORDS = 0.05
-_PAUSE = 0.01
 _ASIDE = "forgotten_"
 #: How the name begins of what a crash has left of an inbox that was being made smaller.
 KEEP = ".keep_"
@@ -168,28 +168,18 @@ class Traces:
 
         What a crash has left of an inbox is in it again then.
         """
-        calls, path = FileCalls(), path or self._inbox
+        path = path or self._inbox
         flags = os.O_RDONLY | (os.O_CREAT if create else 0)
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                if self._known and path == self._inbox:
-                    with contextlib.suppress(UnsafePlace):  # what was planted goes like the rest
-                        InboxFile(self._paths, self.session).settle()
-                fd = open_locked(calls, path, flags, exclusive)
-                break
-            except Busy:
-                if time.monotonic() > deadline:
-                    raise InboxLocked(
-                        f"another program has kept {path} locked for {PATIENCE:g} seconds",
-                        remedy=f"see which: fuser -v {path}",
-                    ) from None
-                time.sleep(_PAUSE)
-        try:
+
+        def settle() -> None:
+            if self._known and path == self._inbox:
+                with contextlib.suppress(UnsafePlace):  # what was planted goes like the rest
+                    InboxFile(self._paths, self.session).settle()
+
+        with locked(
+            FileCalls(), path, flags, exclusive=exclusive, patience=PATIENCE, before=settle
+        ) as fd:
             yield fd
-        finally:
-            if fd is not None:
-                calls.close(fd)
 
     def _position(self, fd: int) -> int:
         """The byte of the locked inbox up to which it is read."""

@@ -15,7 +15,8 @@ from intercom.errors import InboxLocked
 from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
 from intercom.spool.inboxfile import failure
-from intercom.spool.recovery import boot_id, is_due, recover
+from intercom.spool.journal import boots
+from intercom.spool.recovery import boot_id, recover
 
 #: Seconds for which another may be at it.
 PATIENCE = 5.0
@@ -29,10 +30,11 @@ def mend(paths: ChannelPaths, boot: Callable[[], str] = boot_id, patience: float
     :raise IntercomError: it is due, and cannot be done.
     """
     calls = FileCalls()
-    if not any(calls.stat(paths.file(f"journal.{turn}")) for turn in (0, 1)):
+    begun = boots(paths, calls)
+    if not begun:
         return 0
     name, deadline = boot(), time.monotonic() + patience
-    while is_due(paths, calls, name):
+    while begun - {name}:
         locks = take_locks(paths)
         if locks is not None:
             try:
@@ -47,4 +49,5 @@ def mend(paths: ChannelPaths, boot: Callable[[], str] = boot_id, patience: float
                 remedy="see what the hub says: intercom hub logs",
             )
         time.sleep(_PAUSE)
+        begun = boots(paths, calls)
     return 0

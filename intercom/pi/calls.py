@@ -8,74 +8,41 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 
 from intercom.errors import IntercomError, SpoolError
-from intercom.private import open_private
+from intercom.spool.calls import FileCalls, write_all
 
 #: No file of the dialect is longer: a question has at most one frame, a state 64 KiB.
 MAX_FILE = 4 << 20
 #: How files begin that are not finished; the clients' programs know no such names.
 TEMPORARY = ".hub-tmp-"
-_FILE_MODE = 0o600
-_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the drive
 #: How a file system says that it has no sync of directories.
 _UNSYNCED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 
 
-class Calls:
-    """System calls that may fail, under their own names."""
-
-    def open(self, path: str, flags: int) -> int:
-        """Open a file of ours, new ones with mode 0600; see ``private.open_private``."""
-        return open_private(path, flags, _FILE_MODE)
+class Calls(FileCalls):
+    """The spool's calls, and those that only the small files of the dialect need."""
 
     def chmod(self, fd: int) -> None:
         """Give an open file mode 0600, whatever the umask took."""
-        os.fchmod(fd, _FILE_MODE)
-
-    def write(self, fd: int, data: bytes | memoryview) -> int:
-        """Append; may be short."""
-        return os.write(fd, data)
-
-    def sync(self, fd: int) -> None:
-        """Bring a file's content to stable storage."""
-        if _FULL_SYNC is not None:
-            fcntl.fcntl(fd, _FULL_SYNC)
-        else:
-            os.fsync(fd)
-
-    def close(self, fd: int) -> None:
-        """Let go of a descriptor."""
-        os.close(fd)
+        os.fchmod(fd, 0o600)
 
     def read(self, fd: int, length: int) -> bytes:
         """Read from where the last reading ended; may be short."""
         return os.read(fd, length)
 
-    def rename(self, source: str, target: str) -> None:
-        """Put a file in another's place."""
-        os.rename(source, target)
-
-    def unlink(self, path: str) -> None:
-        """Take a name away."""
-        os.unlink(path)
-
     def names(self, directory: str) -> list[str]:
         """What lies in a directory, sorted."""
         return sorted(os.listdir(directory))
 
-    def sync_directory(self, directory: str) -> None:
-        """Make the names in a directory survive a power cut, where the file system can."""
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def sync_names(self, path: str) -> None:
+        """As the spool does it, but a file system that cannot sync directories will do."""
         try:
-            os.fsync(fd)
+            super().sync_names(path)
         except OSError as error:
             if error.errno not in _UNSYNCED:
                 raise
-        finally:
-            os.close(fd)
 
 
 def prepared(calls: Calls, directory: str, data: bytes, *, durable: bool) -> str:
@@ -89,7 +56,7 @@ def prepared(calls: Calls, directory: str, data: bytes, *, durable: bool) -> str
     try:
         try:
             calls.chmod(fd)
-            _write_all(calls, fd, data)
+            write_all(calls, fd, data)
             if durable:
                 calls.sync(fd)
         finally:
@@ -169,13 +136,3 @@ def failed(doing: str, path: str, error: OSError) -> SpoolError:
 def reason(error: OSError | IntercomError) -> str:
     """Why something could not be done, in one line for a log."""
     return error.text if isinstance(error, IntercomError) else str(error.strerror or error)
-
-
-def _write_all(calls: Calls, fd: int, data: bytes) -> None:
-    """Write until nothing is left. After a short write the next one tells the reason."""
-    rest = memoryview(data)
-    while rest:
-        done = calls.write(fd, rest)
-        if not done:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        rest = rest[done:]

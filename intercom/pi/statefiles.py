@@ -154,7 +154,7 @@ def _exchange(path: str, namespace: str, data: bytes, calls: Calls) -> None:
         raise
     place(calls, temporary, path)
     try:
-        calls.sync_directory(directory)
+        calls.sync_names(directory)
     except OSError:
         # Whether the new name would survive is not known, so the commit is taken back.
         with contextlib.suppress(OSError):

@@ -67,7 +67,7 @@ class GroupWrite:
             if seen is not None:
                 again.append((len(outcomes), entry, seen))
             elif end + len(line) >= last and entry.sender != HUB:
-                outcomes.append(self._without_room(entry))
+                outcomes.append(self._room.refuse(entry))
                 continue
             else:
                 start, end = end, end + len(line) + 1
@@ -83,9 +83,6 @@ class GroupWrite:
             fresh = {key: seen for key, seen in fresh.items() if seen.end <= inbox.end}
             self._refuse_unwritten(error)
         self._recent.add(fresh)
-
-    def _without_room(self, entry: Entry) -> Refused:
-        return Refused(entry.ticket, entry.inbox, self._room.code, self._room.text)
 
     def claim(self, syncing: bool) -> Claim | None:
         """Who waits to hear that what was written is safe, and what makes it so."""

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from intercom.errors import InboxLocked
 from intercom.spool.calls import FileCalls
+
+#: Seconds for which others may keep a lock before it is given up, and between two tries.
+PATIENCE, _PAUSE = 2.0, 0.01
 
 
 class Busy(Exception):
@@ -40,3 +47,43 @@ def open_locked(calls: FileCalls, path: str, flags: int, exclusive: bool) -> int
             raise
         calls.close(fd)
     raise Busy
+
+
+@contextmanager
+def locked(
+    calls: FileCalls,
+    path: str,
+    flags: int,
+    *,
+    exclusive: bool = True,
+    patience: float = PATIENCE,
+    before: Callable[[], object] = lambda: None,
+    text: str = "",
+    sleep: Callable[[float], object] = time.sleep,
+) -> Iterator[int | None]:
+    """A file, open and locked as :func:`open_locked` does it, tried for some time.
+
+    :param patience: for how many seconds.
+    :param before: done ahead of each try; it may raise :class:`Busy` itself.
+    :param text: what is said of a lock that others keep, where it is more than that.
+    :raise InboxLocked: others kept the lock.
+    """
+    waited = 0.0
+    while True:
+        try:
+            before()
+            fd = open_locked(calls, path, flags, exclusive)
+            break
+        except Busy:
+            if waited >= patience:
+                kept = f"another program has kept {path} locked for {patience:g} seconds"
+                raise InboxLocked(
+                    text or kept, remedy=f"see which, a stopped one perhaps: fuser -v {path}"
+                ) from None
+        sleep(_PAUSE)
+        waited += _PAUSE
+    try:
+        yield fd
+    finally:
+        if fd is not None:
+            calls.close(fd)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from intercom.errors import IntercomError
 from intercom.names import HUB
 from intercom.paths import ChannelPaths
-from intercom.records import Refused
+from intercom.records import Entry, Refused
 from intercom.settings.limits import MIB, Limits
 from intercom.spool.calls import FileCalls
 from intercom.spool.format import Damaged, parse_offset, split_name
@@ -34,20 +34,19 @@ _MAKE_ROOM_SHARE = 0.05
 #: So many inboxes, the largest, are made smaller in one attempt.
 _MOST = 256
 _PLENTY = 1 << 60
-_FLOOR = "this would not leave"
 
 
 class Room(NamedTuple):
-    """So many bytes fit; the refusal of what does not."""
+    """So many bytes fit; the refusal of what does not (see ``records.Refused``)."""
 
     bytes: int
     code: str = ""
     text: str = ""
+    noted: bool = True
 
-
-def is_below_floor(refused: Refused) -> bool:
-    """Whether something was refused so that the file system does not fill up."""
-    return refused.code == "DISK_FULL" and refused.text.startswith(_FLOOR)
+    def refuse(self, entry: Entry) -> Refused:
+        """What becomes of an entry that does not fit."""
+        return Refused(entry.ticket, entry.inbox, self.code, self.text, noted=self.noted)
 
 
 class Quota:
@@ -116,8 +115,8 @@ class Quota:
         if self._ask(fresh=False) and self._spare_inodes < 1:
             self._ask(fresh=True)
             if self._spare_inodes < 1:
-                text = f"{_FLOOR} enough inodes where the channel lies; free some: df -i"
-                return Room(0, "DISK_FULL", text)
+                text = "this would not leave enough inodes where the channel lies; free some: df -i"
+                return Room(0, "DISK_FULL", text, noted=False)
         room = min(self._of_channel(least), self._of_disk(least))
         return room if room.bytes < least else None
 
@@ -154,8 +153,11 @@ class Quota:
         if not self._ask(fresh=False) or wanted <= self._spare:
             return Room(_PLENTY)
         self._ask(fresh=True)
-        text = f"{_FLOOR} {self._floor} bytes free where the channel lies; free some space: df -h"
-        return Room(max(0, self._spare), "DISK_FULL", text)
+        text = (
+            f"this would not leave {self._floor} bytes free where the channel lies; "
+            f"free some space: df -h"
+        )
+        return Room(max(0, self._spare), "DISK_FULL", text, noted=False)
 
     def _ask(self, fresh: bool) -> bool:
         """Have the file system say how much may be written; False if nobody wants to know."""

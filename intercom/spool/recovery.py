@@ -18,20 +18,18 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from intercom.errors import InboxLocked
 from intercom.paths import ChannelPaths
 from intercom.records import Position
 from intercom.spool.book import Book
 from intercom.spool.calls import FileCalls
 from intercom.spool.format import Cutter, Meta
-from intercom.spool.inboxfile import CHUNK, Busy, open_locked
+from intercom.spool.inboxfile import CHUNK
 from intercom.spool.journal import JournalRecord, boots, discard, read_segments
+from intercom.spool.locking import Busy, locked
 from intercom.wire.envelope import identify
 
 #: Left by a hub whose sync failed.
 MARKER = "journal.failed"
-#: Seconds to wait for an inbox's lock, and between two tries.
-PATIENCE, _PAUSE = 2.0, 0.01
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
@@ -132,8 +130,8 @@ def _restore(
     """Write anew what stands in an inbox, append what does not; how many were appended."""
     _end_compaction(paths, calls, inbox, sleep)
     # Not for appending: there pwrite would not write at its place.
-    fd = _locked(paths, calls, inbox, os.O_RDWR | os.O_CREAT, sleep)
-    try:
+    with _locked(paths, calls, inbox, os.O_RDWR | os.O_CREAT, sleep) as fd:
+        assert fd is not None
         book = Book(paths, inbox, calls)
         generation = book.noted_generation()
         missing, count = [], 0
@@ -151,45 +149,30 @@ def _restore(
             count += _append_unknown(calls, fd, missing, book, generation)
         calls.sync(fd)
         return count
-    finally:
-        calls.close(fd)
 
 
 def _end_compaction(
     paths: ChannelPaths, calls: FileCalls, inbox: str, sleep: Callable[[float], None]
 ) -> None:
     """Finish or undo a compaction that was under way; each of its steps was synced."""
-    fd = _locked(paths, calls, inbox, os.O_RDWR | os.O_APPEND | os.O_CREAT, sleep)
-    try:
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+    with _locked(paths, calls, inbox, flags, sleep) as fd:
+        assert fd is not None
         book = Book(paths, inbox, calls)
         view = book.look(fd, calls.fstat(fd).st_size)
         marked = isinstance(view.meta, Meta) and view.meta.mark is not None
         if view.unfinished or marked:
             with contextlib.suppress(Busy):  # it is in order then
                 book.settle(fd, calls.fstat(fd).st_size)
-    finally:
-        calls.close(fd)
 
 
 def _locked(
     paths: ChannelPaths, calls: FileCalls, inbox: str, flags: int, sleep: Callable[[float], None]
-) -> int:
-    waited = 0.0
-    while True:
-        try:
-            fd = open_locked(calls, paths.inbox(inbox), flags, exclusive=True)
-        except Busy:
-            if waited >= PATIENCE:
-                raise InboxLocked(
-                    f"the inbox of {inbox!r} lost messages in a power cut, and another program "
-                    f"keeps it locked",
-                    remedy=f"see which, a stopped one perhaps: fuser -v {paths.inbox(inbox)}",
-                ) from None
-            sleep(_PAUSE)
-            waited += _PAUSE
-        else:
-            assert fd is not None
-            return fd
+) -> contextlib.AbstractContextManager[int | None]:
+    """The inbox, open and locked for us alone."""
+    lost = f"the inbox of {inbox!r} lost messages in a power cut"
+    text = f"{lost}, and another program keeps it locked"
+    return locked(calls, paths.inbox(inbox), flags, text=text, sleep=sleep)
 
 
 def _left_of(calls: FileCalls, fd: int, start: int, line: bytes) -> bytes | None:

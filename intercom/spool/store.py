@@ -35,7 +35,7 @@ from intercom.spool.history import History
 from intercom.spool.inboxfile import Busy
 from intercom.spool.known import Extent, is_known, session_of, take_census
 from intercom.spool.past import read_past
-from intercom.spool.quota import Quota, Room, is_below_floor
+from intercom.spool.quota import Quota, Room
 from intercom.spool.recent import RecentIds, key_of
 from intercom.spool.synced import Directory, OpenFile, OpenFiles
 from intercom.spool.tracked import News, TrackedInbox
@@ -161,8 +161,9 @@ class Store:
             return
         try:
             inbox = self._inboxes.get(session)
-            found = self._calls.stat(self._paths.inbox(session))
-            self._quota.note(self._paths.inbox(session), None if found is None else found.st_size)
+            path = self._paths.inbox(session)
+            found = self._calls.stat(path)
+            self._quota.note(path, None if found is None else found.st_size)
             if found is None or (inbox is not None and inbox.unchanged(found)):
                 return
             inbox = inbox or self._track(session)
@@ -215,18 +216,19 @@ class Store:
         except (OSError, IntercomError) as error:
             if self._made_room(session, error):
                 return self._append(session, groups, done)
-            self._refuse_all(groups[session], *reason(self._paths.inbox(session), error), done)
+            no = Room(0, *reason(self._paths.inbox(session), error))
+            self._refuse_all(groups[session], no, done)
         return True
 
     def _refuse_newcomer(self, session: str, group: list[Entry], done: Work) -> bool:
         """Refuse all of a group if its inbox would have to be made, and cannot be."""
         no = self._quota.newcomer(session, 1 + min([len(entry.line) for entry in group]))
         if no is not None:
-            self._refuse_all(group, no.code, no.text, done)
+            self._refuse_all(group, no, done)
         return no is not None
 
-    def _refuse_all(self, group: list[Entry], code: str, text: str, done: Work) -> None:
-        refused = [Refused(entry.ticket, entry.inbox, code, text) for entry in group]
+    def _refuse_all(self, group: list[Entry], no: Room, done: Work) -> None:
+        refused = [no.refuse(entry) for entry in group]
         done.outcomes += refused
         if group:
             self._note(group, refused, 0)
@@ -274,7 +276,7 @@ class Store:
         and again, that there is not enough. What may have been called stored, since its level
         is ``memory``, becomes a dead letter, unless this was a repetition.
         """
-        if outcome.code == "MESSAGE_ID_REUSE" or is_below_floor(outcome):
+        if outcome.code == "MESSAGE_ID_REUSE" or not outcome.noted:
             return
         self.history.refused(entry, outcome, self._clock())
         stands = self._recent.get(key_of(entry.inbox, entry.sender, entry.message_id)) is not None

@@ -80,9 +80,9 @@ class BrokenCalls(Calls):
             self._step("names")
         return super().names(directory)
 
-    def sync_directory(self, directory: str) -> None:
-        self._step("sync_directory", directory)
-        super().sync_directory(directory)
+    def sync_names(self, path: str) -> None:
+        self._step("sync_directory", path)
+        super().sync_names(path)
 
 
 @pytest.fixture

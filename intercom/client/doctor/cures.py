@@ -8,22 +8,17 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from intercom.client import cleaning, mending
 from intercom.client.erasing import Traces
-from intercom.errors import InboxLocked
 from intercom.paths import ChannelPaths, open_private
 from intercom.records import Position
 from intercom.spool.book import Book, View
 from intercom.spool.calls import FileCalls, write_all
 from intercom.spool.format import Damaged, Meta, Stored
-from intercom.spool.locking import Busy, open_locked
+from intercom.spool.locking import Busy, locked
 
-#: Seconds to wait for an inbox's lock.
-PATIENCE = 2.0
-_PAUSE = 0.01
 #: How often a damaged position is looked at again, and after how many seconds.
 _LOOKS, _SETTLE = 3, 0.02
 _WORK = os.O_RDWR | os.O_APPEND
@@ -77,7 +72,7 @@ def end_line(paths: ChannelPaths, encoded: str) -> list[str]:
     """
     calls = FileCalls()
     path = paths.file(f"inbox_{encoded}.ndjson")
-    with _locked(calls, path, _WORK) as fd:
+    with locked(calls, path, _WORK) as fd:
         size = 0 if fd is None else calls.fstat(fd).st_size
         if fd is None or not size or calls.pread(fd, 1, size - 1) == b"\n":
             return []
@@ -95,7 +90,7 @@ def settle(paths: ChannelPaths, session: str) -> list[str]:
     :raise InboxLocked: others keep the lock.
     """
     calls = FileCalls()
-    with _locked(calls, paths.inbox(session), _WORK | os.O_CREAT) as fd:
+    with locked(calls, paths.inbox(session), _WORK | os.O_CREAT) as fd:
         assert fd is not None
         book = Book(paths, session, calls)
         while True:
@@ -132,25 +127,3 @@ def _differs(view: View, position: Position) -> bool:
         generations = (None, position.generation)
         return stored.offset != position.offset or stored.generation not in generations
     return isinstance(stored, Damaged)
-
-
-@contextmanager
-def _locked(calls: FileCalls, path: str, flags: int) -> Iterator[int | None]:
-    """The inbox, open and locked for us alone; None if there is none."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            fd = open_locked(calls, path, flags, exclusive=True)
-            break
-        except Busy:
-            if time.monotonic() > deadline:
-                raise InboxLocked(
-                    f"another program has kept {path} locked for {PATIENCE:g} seconds",
-                    remedy=f"see which, a stopped one perhaps: fuser -v {path}",
-                ) from None
-            time.sleep(_PAUSE)
-    try:
-        yield fd
-    finally:
-        if fd is not None:
-            calls.close(fd)

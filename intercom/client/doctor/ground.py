@@ -6,11 +6,11 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 
+from intercom import mounts as mounted
 from intercom.client.doctor.findings import NOTE, OK, PROBLEM, WARNING, Finding
 from intercom.client.doctor.patient import Patient, World
 from intercom.errors import IntercomError
@@ -79,19 +79,8 @@ def file_system(patient: Patient) -> Iterator[Finding]:
 
 def mount_of(path: str, mounts: str) -> tuple[str, str]:
     """On which mount a path is, and of what type; empty where that is not known."""
-    real = os.path.realpath(path)
-    best, kind = "", ""
-    with contextlib.suppress(OSError), open(mounts, errors="surrogateescape") as file:
-        for line in file:
-            left, _, right = line.partition(" - ")
-            words, types = left.split(), right.split()
-            if len(words) < 5 or not types:
-                continue
-            point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words[4])
-            inside = real == point or real.startswith(point.rstrip("/") + "/")
-            if inside and len(point) >= len(best):
-                best, kind = point, types[0]
-    return best, kind
+    found = mounted.file_system(path, mounts)
+    return ("", "") if found is None else (found.point, found.kind)
 
 
 # -- locks ------------------------------------------------------------------------------------
