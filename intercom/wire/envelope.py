@@ -25,6 +25,7 @@ MAX_LINE = 1 << 20
 MAX_ID = 128
 
 _ID_BYTES = 6
+_DIGEST_BYTES = 16
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
@@ -122,7 +123,7 @@ def digest(type: str, to_session: str, reply_to: str | None, payload: bytes) -> 
     """
     lengths = f"{len(type)} {len(to_session)} {'-' if reply_to is None else len(reply_to)} "
     head = lengths + type + to_session + (reply_to or "")
-    content = blake2b(head.encode(), digest_size=16)
+    content = blake2b(head.encode(), digest_size=_DIGEST_BYTES)
     content.update(payload)
     return content.digest()
 
@@ -191,6 +192,9 @@ def check_length(line: bytes, limit: int) -> None:
 def identify(line: bytes) -> Identity | None:
     """Recognise a stored line by sender, id and content, None if it is no envelope.
 
+    A line that was made of another dialect's message names the hash of what that says
+    (``payload.pi.digest``), since the line holds more: when it came, and how its sender was.
+
     Tolerant of what :func:`parse` refuses but the original programs write; never raises.
     """
     text = line.decode("utf-8", "replace")
@@ -205,12 +209,26 @@ def identify(line: bytes) -> Identity | None:
         check_fields(fields)
         sender = fields.get("from_session", ANONYMOUS)
         to_session = fields.get("to_session", "*")
-        content = digest(fields["type"], to_session, fields.get("reply_to"), payload)
+        content = _named_digest(fields.get("payload"))
+        if content is None:
+            content = digest(fields["type"], to_session, fields.get("reply_to"), payload)
         identity = Identity(sender, fields["id"], content)
         f"{identity.sender}{identity.message_id}".encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError, ProtocolError, KeyError):
         return None
     return identity
+
+
+def _named_digest(payload: Any) -> bytes | None:
+    """The hash that a payload names, None if it names none."""
+    kept = payload.get("pi") if payload else None
+    named = kept.get("digest") if isinstance(kept, dict) else None
+    if not isinstance(named, str) or len(named) != 2 * _DIGEST_BYTES:
+        return None
+    try:
+        return bytes.fromhex(named)
+    except ValueError:
+        return None
 
 
 def _readable_id(text: str) -> str | None:

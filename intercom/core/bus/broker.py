@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from intercom.core.bus.asks import ask_of
 from intercom.core.bus.carrier import Carrier
-from intercom.core.bus.directory import Absent, Identity
+from intercom.core.bus.directory import Absent, Identity, Known
 from intercom.core.bus.effects import Effect, Leave
 from intercom.core.bus.entrance import Entrance
 from intercom.core.bus.handling import Handling
@@ -31,8 +31,9 @@ from intercom.wire.pi.schema import parse
 class Broker:
     """The broker. Every input returns what is to be done, in order; ``now`` is epoch ms.
 
-    No input raises on what a peer does. Before connections come: :meth:`restored_asks`, then
-    :meth:`found` for each inbox in which something is unread, whole; then :meth:`opened`.
+    No input raises on what a peer does. Before connections come: :meth:`restored_asks` and
+    :meth:`restored_roll`, then :meth:`found` for each of :attr:`inboxes`, whole; then
+    :meth:`opened`.
 
     :param draw: draws a uuid. :param resolve: finds out what directory a path leads to; where
         that fails it gives the cleaned path, and it never raises.
@@ -71,6 +72,16 @@ class Broker:
         """Sessions that are connected."""
         return len(self._world.directory)
 
+    @property
+    def roll(self) -> list[Known]:
+        """Who is known, to be written down; see :class:`~intercom.core.bus.effects.SaveRoll`."""
+        return self._world.directory.roll()
+
+    @property
+    def inboxes(self) -> Collection[str]:
+        """The inboxes of sessions of this dialect, as far as they are known."""
+        return self._carrier.inboxes
+
     # -- at first
 
     def restored_asks(
@@ -88,6 +99,15 @@ class Broker:
                 name = (record[who].get("name") or "").lower()
                 world.directory.remember(Absent(key, name, Identity(), now))
         world.prune_asks()
+        return world.out
+
+    def restored_roll(self, roll: Iterable[Known], now: int) -> list[Effect]:
+        """Sessions that an earlier hub knew. None of them is here yet."""
+        world = self._at(now)
+        for known in roll:
+            absent = known.absent(world.now)
+            world.directory.remember(absent)
+            self._carrier.own(absent.key)
         return world.out
 
     def opened(self, now: int) -> list[Effect]:

@@ -7,6 +7,8 @@ where something waits. A connection that does not drain gets none until it does.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from intercom.core.bus.directory import Absent, Session
 from intercom.core.bus.effects import Discard, Read
 from intercom.core.bus.handover import EXPIRED, Handover, letter_of
@@ -38,6 +40,15 @@ class Carrier:
         return next(
             (one for one in waiting if self._handover.can_take(self._handover.receiver(one))), None
         )
+
+    @property
+    def inboxes(self) -> Collection[str]:
+        """The inboxes of which it is known whose they are."""
+        return self._owners.keys()
+
+    def own(self, key: Key) -> None:
+        """Know whose inbox is whose before anything is read of it."""
+        self._owners[inbox_of(key)] = key
 
     # -- letters come
 

@@ -78,6 +78,32 @@ class Absent(msgspec.Struct):
     drawn: bool = False
 
 
+class Known(msgspec.Struct, frozen=True):
+    """What is written down of a session, so that a later hub knows it.
+
+    :ivar explicit: its name was not a runtime's alias. :ivar left: None: it is here.
+    """
+
+    id: str
+    scope: str | None = None
+    name: str = ""
+    explicit: bool = False
+    place: str = ""
+    left: int | None = None
+    drawn: bool = False
+
+    def absent(self, now: int) -> Absent:
+        """The session as a hub knows it that begins now: it is not here."""
+        identity = Identity(self.name if self.explicit else "", self.place)
+        left = now if self.left is None else min(self.left, now)
+        return Absent(Key(self.scope, self.id), self.name, identity, left, self.drawn)
+
+
+def _known(one: Session | Absent, left: int | None) -> Known:
+    explicit, place = bool(one.identity.name), one.identity.place
+    return Known(one.key.id, one.key.scope, one.name, explicit, place, left, one.drawn)
+
+
 class Directory:
     """Sessions by key and by connection, in order of registration; replacements keep theirs."""
 
@@ -151,6 +177,11 @@ class Directory:
         for key in list(self._absent)[: max(0, surplus)]:
             del self._absent[key]  # only its name is forgotten, not its mail
         return old
+
+    def roll(self) -> list[Known]:
+        """Who is known, here or not, as it is written down."""
+        gone = [_known(one, one.left) for one in self._absent.values()]
+        return gone + [_known(one, None) for one in self._sessions.values()]
 
     # -- addresses
 

@@ -133,6 +133,13 @@ class SaveState(msgspec.Struct, frozen=True, gc=False):
     payload: Any
 
 
+class SaveRoll(msgspec.Struct, frozen=True, gc=False):
+    """Who is known has changed: write :attr:`Broker.roll` down, some time soon.
+
+    It tells a later hub in which inboxes mail may lie, and who can be written to.
+    """
+
+
 class Wake(msgspec.Struct, frozen=True, gc=False):
     """Call ``tick`` at this time, or soon after; earlier wishes stay."""
 
@@ -157,6 +164,7 @@ Effect = (
     | RemoveAsk
     | LoadState
     | SaveState
+    | SaveRoll
     | Wake
     | Leave
     | Note

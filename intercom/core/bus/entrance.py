@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.directory import Session
+from intercom.core.bus.effects import SaveRoll
 from intercom.core.bus.keys import Key, scope_hash
 from intercom.core.bus.sharing import Sharing
 from intercom.core.bus.turns import Work
@@ -51,6 +52,7 @@ class Entrance:
         if previous is not None:
             self._oust(previous)
         world.directory.join(session)
+        world.do(SaveRoll())
         world.presence.shown(number, world.now)
         spaces = [(one.namespace, one.owner_eligible) for one in request.extensions]
         world.extensions.advertise(number, spaces)
@@ -94,6 +96,7 @@ class Entrance:
         session = world.directory.leave(number, world.now)
         if session is None:
             return
+        world.do(SaveRoll())
         world.presence.forget(number)
         world.extensions.forget(number)
         world.routes.clear(session.key)
@@ -107,7 +110,10 @@ class Entrance:
     def presence(self, session: Session, said: Presence) -> None:
         """A session changes; the others hear it at once, or at the next heartbeat."""
         world = self._world
+        identity = session.identity
         session.info, changed = apply_presence(session.info, said, INTERCOM, world.now)
+        if session.identity != identity:
+            world.do(SaveRoll())
         if world.presence.is_due(session.number, changed, world.now):
             self._announce(session, "presence_update")
 

@@ -1,6 +1,7 @@
 """Pi messages as lines of an inbox: written so that they leave as they came, and read again.
 
-Beside what ``wire.pi.crossing`` keeps, ``payload.pi`` holds when the hub took the message, and
+Beside what ``wire.pi.crossing`` keeps, ``payload.pi`` holds when the hub took the message, where
+its sender was, a hash of what it says (``digest``, by which the spool knows it again), and
 whom it was for: a session under another id may come for it after a restart.
 """
 
@@ -56,14 +57,21 @@ def content_of(
     )
 
 
-def write(content: Content, channel: str) -> bytes:
+def write(content: Content, channel: str, digest: bytes) -> bytes:
     """The line of a letter.
 
+    :param digest: hash of what the message says, whenever it is said.
     :raise ProtocolError: ``LINE_TOO_LONG``.
     """
     message = content.message
     payload = payload_of(Original(message, content.info, content.scope_name))
-    payload["pi"] = {**payload["pi"], "to": _written(content), "receivedAt": content.received}
+    payload["pi"] = {
+        **payload["pi"],
+        "to": _written(content),
+        "place": content.author.place,
+        "receivedAt": content.received,
+        "digest": digest.hex(),
+    }
     reply_to = message.get("replyTo")
     return make(
         type="chat",
@@ -106,7 +114,10 @@ def read(
         return None
     received = kept.get("receivedAt")
     received = int(received) if is_safe_integer(received) else now
-    return _signed(fields, target, addressed, resolve, received)
+    place = kept.get("place")
+    return _signed(
+        fields, target, addressed, (lambda _: place) if is_string(place) else resolve, received
+    )
 
 
 def _signed(

@@ -75,7 +75,7 @@ class Posting:
             message = stamped(case.message, case.received, case.received)
             since = case.sender.since
             dump_frame(message_frame(content.info, message, INTERCOM, registered_at=since))
-            return content, write(content, self._world.channel)
+            return content, write(content, self._world.channel, plan.digest)
         except ProtocolError as error:
             reason = error.text
             if not reason.startswith("Intercom message too large"):

@@ -63,8 +63,8 @@ class World:
         self._last_ticket = 0
 
     def ticket(self) -> int:
-        """A number for something that is answered."""
-        self._last_ticket += 1
+        """A number for something that is answered; negative, for those of the hub are not."""
+        self._last_ticket -= 1
         return self._last_ticket
 
     def do(self, effect: Effect) -> None:

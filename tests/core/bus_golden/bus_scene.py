@@ -10,6 +10,7 @@ from typing import Any
 
 from intercom.core.bus import effects as fx
 from intercom.core.bus.broker import Broker
+from intercom.core.bus.directory import Known
 from intercom.core.bus.limits import Limits
 from intercom.records import Batch, Position, Record, Refused, Written
 from intercom.wire.pi.replies import may_be_sent
@@ -29,6 +30,7 @@ class Files:
         self.skipped: set[tuple[str, int]] = set()
         self.asks: dict[tuple[str | None, str], dict[str, Any]] = {}
         self.states: dict[str, tuple[int, Any]] = {}
+        self.roll: list[Known] = []
 
     def append(self, inbox: str, line: bytes) -> Record:
         lines = self.inboxes.setdefault(inbox, [])
@@ -81,7 +83,8 @@ class Scene:
         )
         records = [(scope, record) for (scope, _), record in self.files.asks.items()]
         self.run(self.broker.restored_asks(records, self.now))
-        for inbox in list(self.files.inboxes):
+        self.run(self.broker.restored_roll(self.files.roll, self.now))
+        for inbox in list(self.broker.inboxes):
             batch = self.files.read(inbox, None, lines=10_000)
             self.run(self.broker.found(inbox, batch, self.now))
         self.run(self.broker.opened(self.now))
@@ -192,6 +195,8 @@ class Scene:
                 self._did(type(effect).__name__.lower(), self.names[number])
             case fx.Wake(at):
                 self._did("wake", at - self.now)
+            case fx.SaveRoll():
+                self.files.roll = self.broker.roll
             case fx.Leave():
                 self._did("leave")
         return None

@@ -10,7 +10,7 @@ from bus_scene import SESSION, Scene
 
 from intercom.core.bus.asks import Ask, ask_of, record_of
 from intercom.core.bus.directory import Absent, Directory, Identity
-from intercom.core.bus.keys import Key, scope_hash, state_namespace
+from intercom.core.bus.keys import Key, inbox_of, scope_hash, state_namespace
 from intercom.core.bus.letters import Content, read, write
 from intercom.core.bus.limits import Limits, Lobby
 from intercom.core.bus.mailbox import Letter, Mailbox, Place
@@ -18,7 +18,7 @@ from intercom.core.bus.outcomes import Outcome, Outcomes
 from intercom.core.bus.routes import Route, Routes
 from intercom.core.bus.turns import Turns, Work
 from intercom.records import Position, Shifted
-from intercom.wire.envelope import make, parse
+from intercom.wire.envelope import identify, make, parse
 
 A, B = Key(None, "a"), Key(None, "b")
 
@@ -110,7 +110,8 @@ def test_a_line_says_who_sent_it_and_whom_it_is_for() -> None:
         content = Content(
             message, info, sender, scope, Identity("ann", "/w"), target, Identity("bob", "/b"), 77
         )
-        line = write(content, "c")
+        line = write(content, "c", bytes(range(16)))
+        assert identify(line) == (inbox_of(sender), "m1", bytes(range(16)))
         inbox = parse(line)["to_session"]
         assert read(line, inbox, None, str, 5) == content
         # in another's inbox it is that one's
@@ -143,7 +144,7 @@ def test_nobody_can_write_in_anothers_name() -> None:
         Identity(),
         77,
     )
-    forged = json.loads(write(content, "c"))
+    forged = json.loads(write(content, "c", bytes(16)))
     forged["from_session"] = "mallory"
     read_again = read(json.dumps(forged).encode(), "b", None, str, 5)
     assert read_again is not None
