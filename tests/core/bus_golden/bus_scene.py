@@ -147,6 +147,8 @@ class Scene:
         todo = deque(effects)
         while todo:
             effect = todo.popleft()
+            if isinstance(effect, fx.SaveRoll):
+                self.files.roll = self.broker.roll
             answer = self._perform(effect)
             kind = _KINDS.get(type(effect), "")
             if answer is None:
@@ -195,8 +197,6 @@ class Scene:
                 self._did(type(effect).__name__.lower(), self.names[number])
             case fx.Wake(at):
                 self._did("wake", at - self.now)
-            case fx.SaveRoll():
-                self.files.roll = self.broker.roll
             case fx.Leave():
                 self._did("leave")
         return None
