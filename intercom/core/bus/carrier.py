@@ -33,13 +33,15 @@ class Carrier:
         self.broken: set[str] = set()
         self._gaps: set[str] = set()
         self._owners: dict[str, Key] = {}
+        self._gathered: dict[Key, list[tuple[Letter, Content]]] = {}
 
     def _next(self, box: Box) -> Letter | None:
         """The first letter of an inbox that could be written to somebody now."""
-        waiting = box.waiting.values()
-        return next(
-            (one for one in waiting if self._handover.can_take(self._handover.receiver(one))), None
-        )
+        handover = self._handover
+        for one in box.waiting.values():
+            if not one.gathered and handover.can_take(handover.receiver(one)):
+                return one
+        return None
 
     @property
     def inboxes(self) -> Collection[str]:
@@ -66,6 +68,8 @@ class Carrier:
         receiver = self._handover.receiver(letter)
         if receiver is None or not self._handover.can_take(receiver):
             return
+        if self._gather(letter, content, receiver):
+            return
         if box.inbox in self._gaps or box.reading or self._next(box) is not letter:
             self.fetch(box)
         else:
@@ -80,9 +84,30 @@ class Carrier:
         inboxes = {own}
         if len(world.directory.namesakes(session.key.scope, session.identity)) == 1:
             inboxes |= world.mailbox.inherit(session.key, session.identity)
+        if len(inboxes) > 1:
+            self._gathered.setdefault(session.key, [])
         for inbox in sorted(inboxes):
             self.fetch(world.mailbox.box(inbox))
         return inboxes
+
+    def _gather(self, letter: Letter, content: Content, receiver: Session) -> bool:
+        """Whether a letter goes to somebody whose mail comes from several inboxes just now."""
+        gathered = self._gathered.get(receiver.key)
+        if gathered is None:
+            return False
+        letter.gathered = True
+        gathered.append((letter, content))
+        return True
+
+    def bring_gathered(self, key: Key) -> None:
+        """All that lay for a session that registered is read: it gets it in order of time."""
+        found = self._gathered.pop(key, [])
+        for letter, content in sorted(found, key=lambda pair: (pair[0].at, pair[0].order)):
+            letter.gathered = False
+            receiver = self._handover.receiver(letter)
+            waits = not letter.settled and letter.holder is None
+            if waits and receiver is not None and self._handover.can_take(receiver):
+                self._handover.push(letter, content, receiver)
 
     def appeared(self, inbox: str) -> None:
         """Others appended lines to an inbox."""
@@ -137,7 +162,8 @@ class Carrier:
             receiver = self._handover.receiver(letter)
             if not letter.settled and letter.holder is None and self._handover.can_take(receiver):
                 assert receiver is not None
-                self._handover.push(letter, content, receiver)
+                if not self._gather(letter, content, receiver):
+                    self._handover.push(letter, content, receiver)
         self._handover.commit(box)
         self.fetch(box)
         self._rest(box)
@@ -155,7 +181,7 @@ class Carrier:
             behind = Position(generation, record.end) <= (box.known or batch.start)
             if letter is None and behind:
                 continue  # settled before, or no message
-            if letter is not None and (letter.settled or letter.holder is not None):
+            if letter is not None and not letter.is_to_be_brought:
                 continue
             owner = self._owners.get(box.inbox)
             world = self._world

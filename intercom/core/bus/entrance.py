@@ -65,6 +65,7 @@ class Entrance:
         for inbox in sorted(self._carrier.call(session)):
             while world.mailbox.box(inbox).reading:
                 yield ("mail", inbox)
+        self._carrier.bring_gathered(session.key)
         names = [namespace for namespace, _ in spaces]
         yield from self._sharing.introduce(number, session, names)
 

@@ -42,6 +42,8 @@ class Letter(msgspec.Struct, eq=False):
     :ivar asks: it expects an answer. :ivar at: when it was kept.
     :ivar heir: who gets it instead of the target, if the target is not here.
     :ivar holder: the connection that it was written to. :ivar queued: its sender was told so.
+    :ivar order: letters count from 1, as they came to be known.
+    :ivar gathered: it was read, and goes with what lies in other inboxes, in order of time.
     """
 
     inbox: str
@@ -58,6 +60,13 @@ class Letter(msgspec.Struct, eq=False):
     queued: bool = False
     settled: bool = False
     pushed: bool = False
+    order: int = 0
+    gathered: bool = False
+
+    @property
+    def is_to_be_brought(self) -> bool:
+        """Whether it waits, and is still to be read for that."""
+        return not (self.settled or self.gathered) and self.holder is None
 
 
 class Box:
@@ -114,6 +123,7 @@ class Mailbox:
         self._sent: dict[tuple[Key, str], Letter] = {}
         self._queued: dict[Key, dict[str, Letter]] = {}
         self._held: dict[int, dict[str, list[Letter]]] = {}
+        self._count = 0
 
     def box(self, inbox: str) -> Box:
         """An inbox, known from now on."""
@@ -131,6 +141,8 @@ class Mailbox:
 
     def keep(self, letter: Letter) -> None:
         """A letter is in its inbox."""
+        self._count += 1
+        letter.order = self._count
         self.box(letter.inbox).insert(letter)
         self._sent[letter.sender, letter.message_id] = letter
 
