@@ -240,6 +240,25 @@ class ISpool(Interface):
     def enrol(session: str) -> Deferred[None]:
         """Remember that this session id is in use. Idempotent."""
 
+    def skip(inbox: str, start: Position, end: int, lost: bool) -> Deferred[None]:
+        """Note of one unread line that it is to be shown to nobody, wherever the position is.
+
+        It stays in the file, and is ``skipped``. Idempotent; of a line that is read already,
+        or gone, nothing is noted. It is not told to ``moved``, for whoever asks knows.
+
+        :param end: the byte behind its line feed.
+        :param lost: nobody took it back: it becomes a dead letter.
+        """
+
+    def skipped(inbox: str) -> Deferred[frozenset[Position]]:
+        """Where the unread lines begin of which :meth:`skip` was told."""
+
+    def discard(inbox: str) -> Deferred[int]:
+        """Remove an inbox and all that belongs to it; fires with how many lines were unread.
+
+        Those are dead letters before they go. Whoever appends later makes a new one.
+        """
+
     def compact(inbox: str) -> Deferred[bool]:
         """Take what is read out of an inbox, raising its generation; True if done.
 

@@ -163,7 +163,10 @@ class MemorySpool:
 
     def read(self, inbox: str, start: Position | None, limit: int) -> Deferred[Batch]:
         """See ``ISpool``."""
-        return self._answer(lambda: self.inboxes.get(inbox, MemoryInbox()).read(start, limit))
+        return self._answer(lambda: self._kept(inbox).read(start, limit))
+
+    def _kept(self, inbox: str) -> MemoryInbox:
+        return self.inboxes.get(inbox) or MemoryInbox()
 
     def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
         """See ``ISpool``."""
@@ -192,17 +195,34 @@ class MemorySpool:
 
         return self._answer(make)
 
+    def skip(self, inbox: str, start: Position, end: int, lost: bool) -> Deferred[None]:
+        """See ``ISpool``."""
+        return self._answer(lambda: self._kept(inbox).skip(start))
+
+    def skipped(self, inbox: str) -> Deferred[frozenset[Position]]:
+        """See ``ISpool``."""
+        return self._answer(lambda: self._kept(inbox).skipped())
+
+    def discard(self, inbox: str) -> Deferred[int]:
+        """See ``ISpool``."""
+
+        def remove() -> int:
+            unread = self._kept(inbox).unread()
+            self.others_forget(inbox)
+            return unread
+
+        return self._answer(remove)
+
     def compact(self, inbox: str) -> Deferred[bool]:
         """See ``ISpool``."""
 
         def empty() -> bool:
-            kept = self.inboxes.get(inbox)
-            if kept is None or not kept.offset:
+            kept = self._kept(inbox)
+            if not kept.offset:
                 return False
             over = kept.generation
             stays = kept.cut(kept.offset)
-            shifted = Shifted(inbox, over, kept.generation, stays)
-            self._later(lambda: self._tell([shifted, *self._look(inbox)]))
+            self._shift(Shifted(inbox, over, kept.generation, stays))
             return True
 
         return self._answer(empty)
@@ -217,15 +237,12 @@ class MemorySpool:
         """See ``ISpool``."""
 
         def drop() -> list[Record]:
-            kept = self.inboxes.get(inbox)
-            if kept is None:
-                return []
+            kept = self._kept(inbox)
             oldest = None if older_than is None else self.clock.seconds() - older_than
             over = kept.generation
             dropped, stays = kept.expire(keep_bytes, oldest)
             if stays is not None:
-                shifted = Shifted(inbox, over, kept.generation, stays)
-                self._later(lambda: self._tell([shifted, *self._look(inbox)]))
+                self._shift(Shifted(inbox, over, kept.generation, stays))
             return dropped
 
         return self._answer(drop)
@@ -276,6 +293,9 @@ class MemorySpool:
         self._later(do)
         return answer
 
+    def _shift(self, shifted: Shifted) -> None:
+        self._later(lambda: self._tell([shifted, *self._look(shifted.inbox)]))
+
     def _wake(self) -> None:
         if not self._waking:
             self._waking = True
@@ -306,9 +326,7 @@ class MemorySpool:
 
     def _look(self, session: str, torn: bool = False) -> list[Appeared]:
         """What others appended; with ``torn`` a last line without a line feed gets one."""
-        kept = self.inboxes.get(session)
-        if kept is None:
-            return []
+        kept = self._kept(session)
         records = kept.news()
         self._meet(session, records)
         if torn and kept.end < len(kept.data):

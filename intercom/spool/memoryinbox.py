@@ -25,6 +25,7 @@ class MemoryInbox:
         self.end = 0
         self.seen: dict[tuple[str, str], Seen] = {}
         self._cuts: dict[int, Shifted] = {}
+        self._struck: set[Position] = set()
 
     @property
     def position(self) -> Position:
@@ -110,6 +111,22 @@ class MemoryInbox:
             self.offset = reached
         moved = Moved(inbox, state, self.generation, start, reached, now)
         return [moved] if start < reached else []
+
+    def skip(self, start: Position) -> None:
+        """See ``ISpool.skip``."""
+        here = self.follow(start)
+        if here.generation == self.generation and here >= self.position:
+            self._struck.add(here)
+
+    def skipped(self) -> frozenset[Position]:
+        """See ``ISpool.skipped``."""
+        places = map(self.follow, self._struck)
+        current = [one for one in places if one.generation == self.generation]
+        return frozenset(one for one in current if one >= self.position)
+
+    def unread(self) -> int:
+        """How many messages lie behind the stored position."""
+        return self.data.count(b"\n", self.offset)
 
     def news(self) -> list[Record]:
         """Complete lines that others appended since the last look."""

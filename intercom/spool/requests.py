@@ -17,7 +17,8 @@ from intercom.interfaces import IWorker
 from intercom.records import Moved, Position
 from intercom.spool.files import SETTLE_PAUSE, SETTLE_TRIES
 from intercom.spool.held import FIRST_PAUSE, LONGEST_PAUSE
-from intercom.spool.inboxfile import Busy, Commit, Committed, InboxFile, Unsettled
+from intercom.spool.hubinbox import HubInbox
+from intercom.spool.inboxfile import Busy, Commit, Committed, Unsettled
 
 #: Inboxes of this many bytes are emptied as soon as they are read.
 WORTH_EMPTYING = 1 << 20
@@ -41,7 +42,7 @@ class InboxRequests:
     """What is asked of inboxes beside appending, in the order of asking for each inbox.
 
     :param reader: the worker that does it.
-    :param open_inbox: makes an :class:`InboxFile`; called in the worker.
+    :param open_inbox: makes an :class:`HubInbox`; called in the worker.
     :param patience: seconds to try for a lock that others hold.
     :param idle: called whenever a request is answered.
     :param moved: told what commits have brought about, before they are answered.
@@ -53,7 +54,7 @@ class InboxRequests:
         self,
         clock: IReactorTime,
         reader: IWorker,
-        open_inbox: Callable[[str], InboxFile],
+        open_inbox: Callable[[str], HubInbox],
         patience: float,
         idle: Callable[[], None],
         *,
@@ -82,7 +83,7 @@ class InboxRequests:
             pause.cancel()
             self._commit_waiting(inbox)
 
-    def ask(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> Deferred[_T]:
+    def ask(self, inbox: str, work: Callable[[HubInbox, bool], _T]) -> Deferred[_T]:
         """Do ``work(inbox file, patient)``; again while the lock is held or the offset unreadable.
 
         :raise InboxLocked: others keep the lock.
@@ -157,7 +158,7 @@ class InboxRequests:
             if move.state != "shown" and move.end >= WORTH_EMPTYING:
                 self._shrink(move.inbox, partial(_shrink_if_worth_while, move.end))
 
-    def _shrink(self, inbox: str, work: Callable[[InboxFile, bool], bool]) -> None:
+    def _shrink(self, inbox: str, work: Callable[[HubInbox, bool], bool]) -> None:
         """Take out of an inbox what is read, unless that is under way."""
         if inbox in self._shrinking or self._closing:
             return
@@ -170,7 +171,7 @@ class InboxRequests:
         )
         asked.addBoth(lambda _: self._shrinking.discard(inbox))
 
-    async def _persist(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> _T:
+    async def _persist(self, inbox: str, work: Callable[[HubInbox, bool], _T]) -> _T:
         deadline = self._clock.seconds() + self._patience
         pause, tries = FIRST_PAUSE, 1
 
@@ -204,7 +205,7 @@ def _is_worth_while(read: int, size: int) -> bool:
     return read >= (WORTH_EMPTYING if read == size else max(WORTH_MOVING, (size + 1) // 2))
 
 
-def _shrink_if_worth_while(read: int, file: InboxFile, _patient: bool) -> bool:
+def _shrink_if_worth_while(read: int, file: HubInbox, _patient: bool) -> bool:
     return _is_worth_while(read, file.size()) and file.compact()
 
 
