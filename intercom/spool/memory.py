@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
@@ -31,7 +31,7 @@ from intercom.records import (
 )
 from intercom.spool.format import Cutter
 from intercom.spool.held import HeldEntries
-from intercom.spool.memoryinbox import MemoryInbox
+from intercom.spool.memoryinbox import Kept, MemoryInbox
 from intercom.spool.recent import Seen
 from intercom.wire.envelope import MAX_LINE, identify
 
@@ -39,12 +39,6 @@ from intercom.wire.envelope import MAX_LINE, identify
 MOST = 100_000
 
 _T = TypeVar("_T")
-
-
-class _Kept(NamedTuple):
-    digest: bytes
-    inboxes: list[str]
-    at: float
 
 
 @implementer(ISpool)
@@ -81,7 +75,7 @@ class MemorySpool:
         self._todo: deque[Callable[[], None]] = deque()
         self._held = HeldEntries(self.clock, 2.0, self._wake)
         self._gathered: list[Entry] = []
-        self._ids: dict[tuple[str, str], _Kept] = {}
+        self._ids: dict[tuple[str, str], Kept] = {}
         self._waking = self._closing = self._closed = False
         self._closers: list[Deferred[None]] = []
         self._listener: ISpoolListener
@@ -141,7 +135,7 @@ class MemorySpool:
             inbox.news()  # what stands there already is backlog
         now = self.clock.seconds()
         for one in self.history:
-            kept = _Kept(one.digest, list(one.inboxes), now - one.age)
+            kept = Kept(one.digest, list(one.inboxes), now - one.age)
             self._ids[one.sender, one.message_id] = kept
 
         def tell() -> None:
@@ -340,7 +334,7 @@ class MemorySpool:
         for record in records:
             found = identify(record.line)
             if found is not None:
-                one = self._ids.setdefault(found[:2], _Kept(found.digest, [], self.clock.seconds()))
+                one = self._ids.setdefault(found[:2], Kept(found.digest, [], self.clock.seconds()))
                 if session not in one.inboxes:
                     one.inboxes.append(session)
 
@@ -389,7 +383,7 @@ class MemorySpool:
         key = (entry.sender, entry.message_id)
         past = self._ids.get(key)
         if past is None or past.digest != entry.digest:
-            past = self._ids[key] = _Kept(entry.digest, [], self.clock.seconds())
+            past = self._ids[key] = Kept(entry.digest, [], self.clock.seconds())
         past.inboxes.append(entry.inbox)
         if len(self._ids) > MOST:
             del self._ids[next(iter(self._ids))]

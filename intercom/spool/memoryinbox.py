@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from intercom.records import Batch, Moved, Position, Record, Shifted
 from intercom.spool.expiry import Lines, choose
 from intercom.spool.format import Cutter
@@ -9,6 +11,14 @@ from intercom.spool.positions import advance, place, raise_generation
 from intercom.spool.recent import Seen
 from intercom.spool.repeats import LOOK_BACK, leave_out
 from intercom.wire.envelope import identify
+
+
+class Kept(NamedTuple):
+    """What is remembered of a message beyond its inboxes."""
+
+    digest: bytes
+    inboxes: list[str]
+    at: float
 
 
 class MemoryInbox:
