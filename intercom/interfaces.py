@@ -250,8 +250,8 @@ class ISpool(Interface):
         :param lost: nobody took it back: it becomes a dead letter.
         """
 
-    def skipped(inbox: str) -> Deferred[frozenset[Position]]:
-        """Where the unread lines begin of which :meth:`skip` was told."""
+    def skipped(inbox: str) -> Deferred[dict[Position, int]]:
+        """Where the unread lines begin of which :meth:`skip` was told, each with its end."""
 
     def discard(inbox: str) -> Deferred[int]:
         """Remove an inbox and all that belongs to it; fires with how many lines were unread.

@@ -36,20 +36,20 @@ class HubInbox(InboxFile):
                 moved = Moved(self._session, "skipped", *here, behind, now)
                 self._trail.append([moved])
 
-    def skipped(self) -> frozenset[Position]:
-        """Where the unread lines begin of which :meth:`skip` was told."""
+    def skipped(self) -> dict[Position, int]:
+        """Where the unread lines begin of which :meth:`skip` was told, each with its end."""
         with self._looked() as (_fd, _size, view):
             return self._skipped(view.truth.position)
 
-    def _skipped(self, stored: Position) -> frozenset[Position]:
-        places = [
-            self._trail.follow(Position(move.generation, move.start), stored.generation)
-            for move in self._trail.events()
-            if move.state == "skipped"
-        ]
-        return frozenset(
-            one for one in places if one.generation == stored.generation and one >= stored
-        )
+    def _skipped(self, stored: Position) -> dict[Position, int]:
+        found = {}
+        for move in self._trail.events():
+            if move.state == "skipped":
+                start = Position(move.generation, move.start)
+                here = self._trail.follow(start, stored.generation)
+                if here.generation == stored.generation and here >= stored:
+                    found[here] = here.offset + move.end - move.start
+        return found
 
     def discard(self) -> int:
         """Remove the inbox and its small files, its unread lines listed as dead letters.

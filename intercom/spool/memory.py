@@ -191,9 +191,9 @@ class MemorySpool:
 
     def skip(self, inbox: str, start: Position, end: int, lost: bool) -> Deferred[None]:
         """See ``ISpool``."""
-        return self._answer(lambda: self._kept(inbox).skip(start))
+        return self._answer(lambda: self._kept(inbox).skip(start, end))
 
-    def skipped(self, inbox: str) -> Deferred[frozenset[Position]]:
+    def skipped(self, inbox: str) -> Deferred[dict[Position, int]]:
         """See ``ISpool``."""
         return self._answer(lambda: self._kept(inbox).skipped())
 

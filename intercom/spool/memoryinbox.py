@@ -35,7 +35,7 @@ class MemoryInbox:
         self.end = 0
         self.seen: dict[tuple[str, str], Seen] = {}
         self._cuts: dict[int, Shifted] = {}
-        self._struck: set[Position] = set()
+        self._struck: dict[Position, int] = {}
 
     @property
     def position(self) -> Position:
@@ -122,17 +122,20 @@ class MemoryInbox:
         moved = Moved(inbox, state, self.generation, start, reached, now)
         return [moved] if start < reached else []
 
-    def skip(self, start: Position) -> None:
+    def skip(self, start: Position, end: int) -> None:
         """See ``ISpool.skip``."""
         here = self.follow(start)
         if here.generation == self.generation and here >= self.position:
-            self._struck.add(here)
+            self._struck[here] = end - start.offset
 
-    def skipped(self) -> frozenset[Position]:
+    def skipped(self) -> dict[Position, int]:
         """See ``ISpool.skipped``."""
-        places = map(self.follow, self._struck)
-        current = [one for one in places if one.generation == self.generation]
-        return frozenset(one for one in current if one >= self.position)
+        found = {self.follow(place): length for place, length in self._struck.items()}
+        return {
+            place: place.offset + length
+            for place, length in found.items()
+            if place.generation == self.generation and place >= self.position
+        }
 
     def unread(self) -> int:
         """How many messages lie behind the stored position."""

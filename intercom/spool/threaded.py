@@ -281,7 +281,7 @@ class ThreadedSpool:
         """See ``ISpool``."""
         return self._requests.ask(inbox, lambda file, _patient: file.skip(start, end, lost))
 
-    def skipped(self, inbox: str) -> Deferred[frozenset[Position]]:
+    def skipped(self, inbox: str) -> Deferred[dict[Position, int]]:
         """See ``ISpool``."""
         return self._requests.ask(inbox, lambda file, _patient: file.skipped())
 
