@@ -21,9 +21,11 @@ from zope.interface import implementer
 from intercom.core import effects as fx
 from intercom.core.limits import too_many
 from intercom.errors import IntercomError, ProtocolError
+from intercom.hub.admissions import Admissions
 from intercom.hub.attendance import Attendance
 from intercom.hub.errands import Errands
 from intercom.hub.pi.bus import Bus
+from intercom.hub.pi.lending import Lending
 from intercom.hub.publishing import Publisher
 from intercom.hub.retention import Retention
 from intercom.hub.transports import is_strange
@@ -58,7 +60,8 @@ class Hub:
     :param limits: how many connections there may be, and how long mail is kept.
     :param guarded: for how many receivers, at most, locks are held.
     :param leave: called with a reason when the hub can no longer keep its promises.
-    :ivar bus: serves the pi clients beside it; set before the start.
+    :param bus: serves the pi clients beside it, with the same ``attendance``.
+    :ivar lending: takes the places where those clients look, when somebody asks for it.
     """
 
     _log = Logger()
@@ -73,6 +76,8 @@ class Hub:
         decode: Callable[[bytes], Message] | None = None,
         limits: Limits = DEFAULTS,
         guarded: int = MOST_GUARDED,
+        attendance: Attendance | None = None,
+        bus: Bus | None = None,
     ) -> None:
         self.clock = clock
         self._core = core
@@ -82,7 +87,9 @@ class Hub:
         self._decode = decode
         self._turn = TurnEnd(clock)
         self._peers: dict[int, IPeer] = {}
-        self.attendance = Attendance(limits.connections, clock.seconds())
+        self.attendance = attendance or Attendance(limits.connections, clock.seconds())
+        self.bus = bus
+        self.lending: Lending | None = None
         self._desk: int | None = None
         self._guarded = guarded
         self._publisher = Publisher(registry, self._turn, self._log_error)
@@ -91,21 +98,24 @@ class Hub:
         self._ticking.clock = clock
         self._ticks = 0
         self._performers = self._each_effect()
-        self.bus: Bus | None = None
 
     def _each_effect(self) -> dict[type, Callable[[Any], None]]:
         """Who performs what."""
         errands = Errands(self._spool, self._core, self._feed)
+        admissions = Admissions(
+            self._peers, self._registry, self._publisher, self._core, self._feed
+        )
         return {
             fx.Push: self._push,
             fx.Answer: self._answer,
-            fx.Admit: self._admit,
+            fx.Admit: admissions.admit,
             fx.PublishPeers: self._publish_peers,
             fx.EnrolSession: self._enrol,
             fx.ReadInbox: errands.read,
             fx.CommitPosition: errands.commit,
             fx.NotePushed: self._note_pushed,
             fx.MakeRoom: self._make_room,
+            fx.ServePlaces: self._serve_places,
             fx.Close: self._close,
             fx.Drop: self._drop,
             fx.Note: self._note,
@@ -166,6 +176,11 @@ class Hub:
     def peer_count(self) -> int:
         """Connections attached now."""
         return len(self.attendance)
+
+    @property
+    def line_peers(self) -> int:
+        """Those of them that speak NDJSON."""
+        return len(self._peers)
 
     def idle_for(self, now: float) -> float:
         """Seconds since the last connection left, or the start; 0.0 while any is attached."""
@@ -335,29 +350,6 @@ class Hub:
             if found is not None and found.sender not in RESERVED:
                 self._feed(self._core.misfiled, found.sender, found.message_id, error)
 
-    def _admit(self, effect: fx.Admit) -> None:
-        peer = self._peers.get(effect.connection)
-        if peer is not None:
-            peer.hold()
-        Deferred.fromCoroutine(self._look_into(effect)).addErrback(
-            lambda failure: self._log.failure("admission failed", failure)
-        )
-
-    async def _look_into(self, effect: fx.Admit) -> None:
-        """Publish, read the token, decide. A list that cannot be published stops nobody."""
-        token = None
-        try:
-            if effect.publish is not None:
-                await self._publisher.now(effect.publish)
-            if effect.token_of is not None:
-                token = await self._registry.token(effect.token_of)
-        except (IntercomError, OSError) as error:
-            self._log.error("cannot look into a claim: {error}", error=str(error))
-        self._feed(self._core.admitted, effect.connection, token)
-        peer = self._peers.get(effect.connection)
-        if peer is not None:
-            peer.release()
-
     def _publish_peers(self, effect: fx.PublishPeers) -> None:
         self._publisher.soon(effect.sessions)
 
@@ -367,8 +359,8 @@ class Hub:
     def _log_error(self, failure: Failure, what: str) -> None:
         """An expected failure is one line in the log, a bug a traceback."""
         if failure.check(IntercomError, OSError):
-            message = failure.getErrorMessage()
-            self._log.error("{what} could not be written: {error}", what=what, error=message)
+            why = failure.getErrorMessage()
+            self._log.error("{what} could not be written: {why}", what=what, why=why)
         else:
             self._log.failure("bug while writing {what}", failure, what=what)
 
@@ -377,6 +369,14 @@ class Hub:
 
     def _make_room(self, effect: fx.MakeRoom) -> None:
         self._retention.hurry(effect.inbox)
+
+    def _serve_places(self, effect: fx.ServePlaces) -> None:
+        peer = self._peers.get(effect.connection)
+        if peer is not None and self.lending is not None:
+            self.lending.serve(effect, peer.answer)
+        elif peer is not None:
+            fault = Fault(None, "UNKNOWN_TYPE", "this hub takes no places", effect.message_id)
+            peer.answer(fault)
 
     def _expired(self, inbox: str, records: list[Record]) -> None:
         self._feed(self._core.expired, inbox, records)

@@ -119,7 +119,7 @@ class Posting:
         world, message = self._world, case.message
         if not message.get("expectsReply"):
             return None
-        expires = case.received + world.limits.ask_ms
+        expires = case.received + world.ask_ms
         ask = Ask(message["id"], case.sender.key, plan.target, case.received, expires)
         world.asks.add(ask)
         asker = case.sender.info.get("name")

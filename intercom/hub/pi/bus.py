@@ -129,6 +129,10 @@ class Bus:
         """
         await self._restore(await self._files.take(places))
 
+    def ask_within(self, milliseconds: int) -> None:
+        """Asks that come from now on wait so long for their reply."""
+        self._broker.ask_within(milliseconds)
+
     async def _restore(self, found: Found) -> None:
         for trouble in found.troubles:
             self._log.warn("not restored: {trouble}", trouble=trouble)
