@@ -90,7 +90,7 @@ def _ask(hub: HubConnection, paths: ChannelPaths, plan: Plan | None, within: flo
             if code == "UNKNOWN_TYPE":
                 raise IntercomError(
                     "the hub of this channel is older, and knows nothing of the pi clients",
-                    code="HUB_TOO_OLD",
+                    code="UNKNOWN_TYPE",
                     remedy=f"replace it: {paths.command} hub restart",
                 )
             raise refusal(received.payload)

@@ -91,7 +91,15 @@ def assemble(
         attendance,
         bus,
     )
-    who = {
+    encoder = Encoder(paths.name, new_id, timestamp, _who(settings))
+    ndjson = HubFactory(hub, decoder, encoder, limits=limits)
+    doors = DoorFactory(ndjson, bus), DoorFactory(ndjson, bus, for_pi=True)
+    return HubParts(hub, doors[0], worker, doors[1], state_id)
+
+
+def _who(settings: HubSettings) -> dict[str, Any]:
+    """What a hub tells of itself."""
+    return {
         "pid": os.getpid(),
         "version": __version__,
         "started": time.time(),
@@ -99,10 +107,6 @@ def assemble(
         "idle_exit": settings.idle_exit,
         "listen": settings.listen,
     }
-    encoder = Encoder(paths.name, new_id, timestamp, who)
-    ndjson = HubFactory(hub, decoder, encoder, limits=limits)
-    doors = DoorFactory(ndjson, bus), DoorFactory(ndjson, bus, for_pi=True)
-    return HubParts(hub, doors[0], worker, doors[1], state_id)
 
 
 def assemble_bus(
@@ -136,7 +140,7 @@ def assemble_bus(
 
 def bus_limits(limits: Limits) -> BusLimits:
     """The bounds of the bus, as the settings have them."""
-    within = limits.pi_register_within * 1000
+    within = limits.pi_within * 1000
     return BusLimits(
         sessions=limits.pi_sessions,
         unregistered=limits.pi_unregistered,

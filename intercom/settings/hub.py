@@ -133,7 +133,7 @@ def _limits(settings: Settings) -> Limits:
     never = {
         "register_within",
         "line_within",
-        "pi_register_within",
+        "pi_within",
     }  # of these a number is wanted all the same
     for key, value in found.items():
         if value in (NEVER, NONE):

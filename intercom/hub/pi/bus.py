@@ -89,16 +89,21 @@ class Bus:
         self._performing = False
         self._waking: IDelayedCall | None = None
         self._roll_writing = self._roll_changed = False
-        self._performers: dict[type, Callable[[Any], None]] = {
+        self._performers = self._each_effect()
+
+    def _each_effect(self) -> dict[type, Callable[[Any], None]]:
+        """Who performs what."""
+        files, mail = self._files, self._mail
+        return {
             fx.Say: self._say,
             fx.Close: self._close,
             fx.Hold: self._hold,
             fx.Release: self._release,
-            fx.Keep: lambda effect: spool.append([effect.entry]),
-            fx.Read: self._mail.read,
-            fx.Commit: self._mail.commit,
-            fx.Skip: self._mail.skip,
-            fx.Discard: self._mail.discard,
+            fx.Keep: lambda effect: self._spool.append([effect.entry]),
+            fx.Read: mail.read,
+            fx.Commit: mail.commit,
+            fx.Skip: mail.skip,
+            fx.Discard: mail.discard,
             fx.SaveAsk: lambda effect: self._save(
                 effect.ticket, files.save_ask(effect.scope, effect.record)
             ),
@@ -111,7 +116,7 @@ class Bus:
             fx.LoadState: self._load_state,
             fx.SaveRoll: self._save_roll,
             fx.Wake: self._wake,
-            fx.Leave: lambda _effect: leave(),
+            fx.Leave: lambda _effect: self._leave(),
             Note: self._note,
         }
 
