@@ -216,14 +216,16 @@ class ISpool(Interface):
         :raise SpoolError: the file cannot be read or stays locked.
         """
 
-    def commit(inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
+    def commit(
+        inbox: str, position: Position, state: str = "read", at_once: bool = False
+    ) -> Deferred[Position]:
         """Move the stored position forward; fires with what is stored now.
 
         :param state: ``read``, or ``skipped`` for what is passed without being shown.
             ``shown`` moves nothing, and is only remembered; fires with the stored position.
 
         Commits of one inbox may gather for a moment (a twentieth of a second) and be done
-        as one; ``close`` does at once what waits.
+        as one; ``close`` does at once what waits, and so does one that is to be ``at_once``.
 
         Monotonic: a position behind the stored one changes nothing. Durable against the
         death of any process, not against a power cut (then messages are seen again).

@@ -51,7 +51,7 @@ class Connection:
             self._wire,
             self._turn,
             self._pause,
-            lambda: self._set_hold("answers", True),
+            self._hold_answers,
             self._drained,
             self._ending,
         )
@@ -110,6 +110,9 @@ class Connection:
         """It is to go: what it has said already is handled soon."""
 
     # -- flow
+
+    def _hold_answers(self) -> None:
+        self._set_hold("answers", True)
 
     def _drained(self) -> None:
         self._set_hold("answers", False)

@@ -85,15 +85,19 @@ class DoorFactory(ServerFactory):
     """Builds the connections of one socket.
 
     :param ndjson: makes those that speak NDJSON. :param bus: serves those that speak pi.
-    :param for_pi: it is one of the places where pi clients look.
+    :param for_pi: it is one of the places where pi clients look. :param alone: nothing else is
+        spoken there: any program can make a browser send text to a port of this machine.
     """
 
     noisy = False
 
-    def __init__(self, ndjson: HubFactory, bus: Bus, for_pi: bool = False) -> None:
+    def __init__(
+        self, ndjson: HubFactory, bus: Bus, for_pi: bool = False, alone: bool = False
+    ) -> None:
         self._ndjson = ndjson
         self._bus = bus
         self._for_pi = for_pi
+        self._alone = alone
         self._turn = TurnEnd(bus.clock)
 
     def room(self) -> int:
@@ -105,6 +109,10 @@ class DoorFactory(ServerFactory):
         said = self._ndjson.refusal()
         return b"" if self._for_pi else said
 
+    def strict(self) -> DoorFactory:
+        """The same for a port where only pi is spoken."""
+        return DoorFactory(self._ndjson, self._bus, for_pi=True, alone=True)
+
     def buildProtocol(self, addr: IAddress | None) -> Doorway:
         """One a connection."""
 
@@ -115,7 +123,8 @@ class DoorFactory(ServerFactory):
             return self._ndjson.buildProtocol(addr)
 
         if self._for_pi:
-            door = Doorway(pi, ndjson, lambda byte: byte in _NDJSON)
+            lines = b"" if self._alone else _NDJSON
+            door = Doorway(pi, ndjson, lambda byte: byte in lines)
         else:
             door = Doorway(ndjson, pi, lambda byte: byte == _PI)
         door.factory = self

@@ -29,7 +29,6 @@ from intercom.records import (
     Shifted,
     Written,
 )
-from intercom.spool.format import Cutter
 from intercom.spool.held import HeldEntries
 from intercom.spool.memoryinbox import Kept, MemoryInbox
 from intercom.spool.recent import Seen
@@ -93,9 +92,7 @@ class MemorySpool:
 
     def lines(self, session: str) -> list[bytes]:
         """The messages in an inbox."""
-        cutter = Cutter(0)
-        cutter.feed(bytes(self.inbox(session).data))
-        return [record.line for record in cutter.records]
+        return bytes(self.inbox(session).data).split(b"\n")[:-1]
 
     def remembered(self) -> list[Remembered]:
         """What a spool that follows this one is to remember, oldest first."""
@@ -162,7 +159,9 @@ class MemorySpool:
     def _kept(self, inbox: str) -> MemoryInbox:
         return self.inboxes.get(inbox) or MemoryInbox()
 
-    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
+    def commit(
+        self, inbox: str, position: Position, state: str = "read", at_once: bool = False
+    ) -> Deferred[Position]:
         """See ``ISpool``."""
 
         def move() -> Position:
@@ -320,8 +319,7 @@ class MemorySpool:
 
     def _look(self, session: str, torn: bool = False) -> list[Appeared]:
         """What others appended; with ``torn`` a last line without a line feed gets one."""
-        kept = self._kept(session)
-        records = kept.news()
+        records = (kept := self._kept(session)).news()
         self._meet(session, records)
         if torn and kept.end < len(kept.data):
             kept.data += b"\n"

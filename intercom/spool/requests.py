@@ -69,6 +69,7 @@ class InboxRequests:
         self._running: set[Deferred[Any]] = set()
         self._commits: dict[str, list[tuple[Commit, Deferred[Position]]]] = {}
         self._pauses: dict[str, IDelayedCall] = {}
+        self._urgent: set[str] = set()
         self._shrinking: set[str] = set()
         self._closing = False
 
@@ -94,8 +95,12 @@ class InboxRequests:
         self._running.add(answer)
         return answer.addBoth(self._answered, answer)
 
-    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
+    def commit(
+        self, inbox: str, position: Position, state: str = "read", at_once: bool = False
+    ) -> Deferred[Position]:
         """Move a stored position, at once; what comes until a moment later is done as one.
+
+        :param at_once: do not wait for that moment, only for a commit that is under way.
 
         What is read is taken out of an inbox where that is worth while.
         """
@@ -108,7 +113,18 @@ class InboxRequests:
             self._commit_waiting(inbox)
         else:
             waiting.append((Commit(position, state), done))
+            if at_once:
+                self._hurry(inbox)
         return done
+
+    def _hurry(self, inbox: str) -> None:
+        """Commit what has gathered now, or when the commit that runs is done."""
+        pause = self._pauses.get(inbox)
+        if pause is None:
+            self._urgent.add(inbox)
+        else:
+            pause.cancel()
+            self._commit_waiting(inbox)
 
     def _commit_waiting(self, inbox: str) -> None:
         self._pauses.pop(inbox, None)
@@ -131,7 +147,8 @@ class InboxRequests:
 
     def _pause(self, inbox: str) -> None:
         """After a commit let others gather, unless there is no time."""
-        if self._closing:
+        if self._closing or inbox in self._urgent:
+            self._urgent.discard(inbox)
             self._commit_waiting(inbox)
         else:
             self._pauses[inbox] = self._clock.callLater(COMMIT_PAUSE, self._commit_waiting, inbox)

@@ -578,6 +578,22 @@ class SpoolContract:
         self.assertEqual({how for how, _, _ in reads}, {"read"})
         self.assertEqual([end for _, _, end in reads[:-1]], [start for _, start, _ in reads[1:]])
 
+    def test_a_commit_may_be_in_a_hurry(self: Any) -> None:
+        """Nothing that came before it is done later, and nothing waits for time to pass."""
+        self.open()
+        self.append(*(entry(n) for n in range(4)))
+        size = len(entry(0).line) + 1
+        self.now(self.spool.commit("bob", Position(1, size)))
+        answers = [
+            self.spool.commit("bob", Position(1, 2 * size), "skipped"),
+            self.spool.commit("bob", Position(1, 3 * size), at_once=True),
+            self.spool.commit("bob", Position(1, 4 * size), at_once=True),
+        ]
+        for _ in range(4):
+            self.run_all()
+        stored = [self.successResultOf(answer).offset // size for answer in answers]
+        self.assertEqual(stored, [2, 3, 4])
+
     def test_what_others_commit_is_told_in_order_and_once(self: Any) -> None:
         self.open()
         self.append(*(entry(n) for n in range(4)))

@@ -79,7 +79,9 @@ class PiDoors:
 
     def _open_tcp(self) -> None:
         try:
-            self._tcp = self._reactor.listenTCP(0, self._factory, interface=runtime.TCP_HOST)
+            self._tcp = self._reactor.listenTCP(
+                0, self._factory.strict(), interface=runtime.TCP_HOST
+            )
         except CannotListenError as error:
             raise CannotCreate(
                 f"cannot listen at {runtime.TCP_HOST}: {error.socketError}"

@@ -108,7 +108,7 @@ class Mail:
         self._commit(inbox, goal, "read")
 
     def _commit(self, inbox: str, position: Position, state: str) -> None:
-        committing: Deferred[Any] = self._spool.commit(inbox, position, state)
+        committing: Deferred[Any] = self._spool.commit(inbox, position, state, at_once=True)
         committing.addErrback(self._not_done, "moved past", inbox)
 
     def skip(self, effect: fx.Skip) -> None:
@@ -116,7 +116,9 @@ class Mail:
         start = Position(effect.generation, effect.start)
         self._struck.setdefault(effect.inbox, {})[start] = effect.end
         skipping = self._spool.skip(effect.inbox, start, effect.end, effect.code in _LOST)
+        skipping.addCallback(lambda _: True)
         skipping.addErrback(self._not_done, "struck off", effect.inbox)
+        skipping.addCallback(lambda ok: self._feed(self._broker.saved, effect.ticket, bool(ok)))
 
     def discard(self, effect: fx.Discard) -> None:
         """See :class:`fx.Discard`."""

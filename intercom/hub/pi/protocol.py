@@ -9,7 +9,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import Protocol
 from twisted.python.failure import Failure
 
-from intercom.hub.connection import LINGER_S, Connection
+from intercom.hub.connection import ANSWER_S, LINGER_S, Connection
 from intercom.hub.turn import TurnEnd
 from intercom.wire.pi.fields import Record
 from intercom.wire.pi.frames import FrameCutter, FrameError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from intercom.hub.pi.bus import Bus
 
 #: Unsent bytes over which a connection is given up. Mail stops long before (``PUSH_LIMIT`` of
-#: :mod:`intercom.hub.outflow`); this is for the news of others, which nobody can hold back.
+#: :mod:`intercom.hub.outflow`); this is for the news of others, and answers to what it asks.
 MOST_UNSENT = 8 << 20
 
 
@@ -100,10 +100,17 @@ class PiProtocol(Connection, Protocol):
         if not after_flush:
             self._wire.abortConnection()
         elif self._linger is None:
+            # Not at once: what the others are told of it leaves before, and what it says just
+            # now, not knowing that another has its session, meets an open connection.
             self._linger = self._clock.callLater(LINGER_S, self._abort_now)
-            self._outflow.finish(self._stop_writing)
+            self._farewell = self._clock.callLater(
+                ANSWER_S, self._outflow.finish, self._stop_writing
+            )
 
     # -- flow
+
+    def _hold_answers(self) -> None:
+        """It is read on, or nobody would notice that it asks too much: see ``MOST_UNSENT``."""
 
     def _pause(self) -> None:
         self._bus.pause(self._number)
