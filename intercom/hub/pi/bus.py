@@ -23,6 +23,7 @@ from intercom.errors import IntercomError
 from intercom.hub.attendance import Attendance
 from intercom.hub.pi.files import BusFiles, Found
 from intercom.hub.pi.mail import Mail
+from intercom.hub.pi.memory import MemoryBusFiles
 from intercom.hub.transports import is_strange
 from intercom.interfaces import ISpool
 from intercom.messages import Credentials
@@ -67,7 +68,7 @@ class Bus:
         self,
         broker: Broker,
         spool: ISpool,
-        files: BusFiles,
+        files: BusFiles | MemoryBusFiles,
         clock: IReactorTime,
         wall: float,
         attendance: Attendance,
