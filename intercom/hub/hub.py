@@ -60,8 +60,7 @@ class Hub:
     :param limits: how many connections there may be, and how long mail is kept.
     :param guarded: for how many receivers, at most, locks are held.
     :param leave: called with a reason when the hub can no longer keep its promises.
-    :param bus: serves the pi clients beside it, with the same ``attendance``.
-    :ivar lending: takes the places where those clients look, when somebody asks for it.
+    :param bus: serves the pi clients, with the same ``attendance``; ``lending`` their places.
     """
 
     _log = Logger()
@@ -87,7 +86,8 @@ class Hub:
         self._decode = decode
         self._turn = TurnEnd(clock)
         self._peers: dict[int, IPeer] = {}
-        self.attendance = attendance or Attendance(limits.connections, clock.seconds())
+        own = Attendance(limits.connections, clock.seconds())
+        self.attendance = own if attendance is None else attendance
         self.bus = bus
         self.lending: Lending | None = None
         self._desk: int | None = None
@@ -375,8 +375,8 @@ class Hub:
         if peer is not None and self.lending is not None:
             self.lending.serve(effect, peer.answer)
         elif peer is not None:
-            fault = Fault(None, "UNKNOWN_TYPE", "this hub takes no places", effect.message_id)
-            peer.answer(fault)
+            text = "this hub takes no places"
+            peer.answer(Fault(None, "UNKNOWN_TYPE", text, effect.message_id))
 
     def _expired(self, inbox: str, records: list[Record]) -> None:
         self._feed(self._core.expired, inbox, records)

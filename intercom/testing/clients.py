@@ -88,7 +88,8 @@ class MemoryPiClient:
         """Send a message; returns what was said of it."""
         content = {"content": {"text": text}, "timestamp": 1}
         self.say({"type": "send", "to": to, "message": {"id": message_id, **content, **message}})
-        outcomes = self.heard("delivered") + self.heard("delivery_failed")
+        kinds = ("delivered", "delivery_queued", "delivery_failed")
+        outcomes = [one for one in self.frames if one["type"] in kinds]
         return [one for one in outcomes if one["messageId"] == message_id][-1]
 
     @property
