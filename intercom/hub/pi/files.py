@@ -146,11 +146,12 @@ class BusFiles:
 
 
 def resolved(directory: str) -> str:
-    """An absolute path without links; the cleaned one where there is no such directory."""
+    """A path cleaned as it is written, then without links; only cleaned if there is no such one."""
+    cleaned = os.path.abspath(directory.replace("\0", ""))
     try:
-        return os.path.realpath(directory, strict=True)
-    except (OSError, ValueError):
-        return os.path.abspath(directory.replace("\0", ""))
+        return os.path.realpath(cleaned, strict=True)
+    except OSError:
+        return cleaned
 
 
 def _record(ask: askfiles.Ask) -> dict[str, Any]:

@@ -100,6 +100,9 @@ class PiProtocol(Connection, Protocol):
         if not after_flush:
             self._wire.abortConnection()
         elif self._linger is None:
+            if self._holds:  # what it said is read to its end, or the kernel calls it an accident
+                self._holds.clear()
+                self._wire.resumeProducing()
             # Not at once: what the others are told of it leaves before, and what it says just
             # now, not knowing that another has its session, meets an open connection.
             self._linger = self._clock.callLater(LINGER_S, self._abort_now)
