@@ -8,11 +8,13 @@ from typing import Any
 
 from intercom.core.bus.asks import ask_of
 from intercom.core.bus.carrier import Carrier
+from intercom.core.bus.delivering import Delivering
 from intercom.core.bus.directory import Absent, Identity, Known
 from intercom.core.bus.effects import Effect, Leave
 from intercom.core.bus.entrance import Entrance
 from intercom.core.bus.handling import Handling
 from intercom.core.bus.handover import Handover
+from intercom.core.bus.judging import Judge
 from intercom.core.bus.limits import Limits
 from intercom.core.bus.lines import Connection, End, Lines
 from intercom.core.bus.posting import Posting
@@ -57,7 +59,8 @@ class Broker:
         self._carrier = Carrier(world, handover)
         sharing = Sharing(world)
         self._entrance = Entrance(world, self._carrier, sharing)
-        posting = Posting(world, self._carrier, handover)
+        delivering = Delivering(world, self._carrier, handover)
+        posting = Posting(world, Judge(world, self._carrier, handover), delivering)
         recalling = Recalling(world, handover)
         self._handling = Handling(world, self._entrance, posting, recalling, sharing)
         self._lines = Lines(world, self._handle, self._entrance.leave)

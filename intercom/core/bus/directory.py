@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, Literal
 
 import msgspec
 
 from intercom.core.bus.keys import Key
 
+#: What a session speaks: one of the two pi clients, or lines.
+Dialect = Literal["intercom", "subagents", "ndjson"]
+INTERCOM: Final = "intercom"
+SUBAGENTS: Final = "subagents"
+NDJSON: Final = "ndjson"
 #: For so long a session that left can be written to.
 ABSENT_MS = 24 * 60 * 60 * 1000
 #: So many of them are known, the latest.
@@ -39,17 +44,19 @@ class Session(msgspec.Struct):
     :ivar scope_name: as it was asked for. :ivar place: its directory, links resolved.
     :ivar order: registrations count from 1; a replacement keeps the number of what it replaces.
     :ivar since: when it registered. :ivar drawn: its id was drawn by the hub.
+    :ivar topic_frames: it takes the short form of topics (subagents).
     """
 
     key: Key
     number: int
-    dialect: str
+    dialect: Dialect
     info: dict[str, Any]
     scope_name: str | None
     place: str
     since: int
     order: int = 0
     drawn: bool = False
+    topic_frames: bool = False
 
     @property
     def name(self) -> str:
@@ -185,14 +192,19 @@ class Directory:
 
     # -- addresses
 
-    def find(self, to: str, scope: str | None) -> list[Session]:
-        """Whom an address means: an id, else all of that name, else all ids that begin so."""
+    def find(self, to: str, scope: str | None, prefixes: bool = True) -> list[Session]:
+        """Whom an address means: an id, else all of that name, else all ids that begin so.
+
+        :param prefixes: False: the beginning of an id is no address (subagents).
+        """
         by_id = self._sessions.get(Key(scope, to))
         if by_id is not None:
             return [by_id]
         here = self.of(scope)
         named = [one for one in here if "name" in one.info and one.name == to.lower()]
-        return named or [one for one in here if one.key.id.startswith(to)]
+        if named or not prefixes:
+            return named
+        return [one for one in here if one.key.id.startswith(to)]
 
     def find_absent(self, to: str, scope: str | None) -> list[Absent]:
         """The same among those who left."""

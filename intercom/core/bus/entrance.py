@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from intercom.core.bus.carrier import Carrier
-from intercom.core.bus.directory import Session
+from intercom.core.bus.directory import INTERCOM, Session
 from intercom.core.bus.effects import SaveRoll
 from intercom.core.bus.keys import Key, scope_hash
 from intercom.core.bus.sharing import Sharing
 from intercom.core.bus.turns import Work
-from intercom.core.bus.world import INTERCOM, World
+from intercom.core.bus.world import World
 from intercom.wire.pi import replies
 from intercom.wire.pi.fields import Record
 from intercom.wire.pi.frames import FrameTooLarge
@@ -101,7 +101,8 @@ class Entrance:
         world.presence.forget(number)
         world.extensions.forget(number)
         world.routes.clear(session.key)
-        world.tell(world.audience(session.key.scope), replies.session_left(session.key.id))
+        audience = world.audience(session.key.scope, "session_left")
+        world.tell(audience, replies.session_left(session.key.id))
         self._sharing.announce_owners()
         self._carrier.left(number)
         world.arm_idle()
@@ -132,7 +133,8 @@ class Entrance:
         world = self._world
         tell = replies.session_joined if what == "session_joined" else replies.presence_update
         frame = world.fit(tell(row) for row in _shorter(world.row(session)))
-        world.tell_data(world.audience(session.key.scope, but={session.number}), frame)
+        audience = world.audience(session.key.scope, what, but={session.number})
+        world.tell_data(audience, frame)
 
 
 def _shorter(row: Record) -> list[Record]:

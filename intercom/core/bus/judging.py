@@ -59,14 +59,20 @@ class Case(NamedTuple):
 class Plan(NamedTuple):
     """A message that will be delivered to ``target``.
 
-    :ivar label: the target's name, for the file of an ask. :ivar live: the target is here.
+    :ivar label: the target's name, for the file of an ask.
+    :ivar receiver: the target as it is here; None if it is not.
     """
 
     target: Key
     addressed: Identity
     label: str | None
     digest: bytes
-    live: bool
+    receiver: Session | None
+
+    @property
+    def live(self) -> bool:
+        """The target is here."""
+        return self.receiver is not None
 
 
 REUSED = ("Message id was reused with different authored content", "E_MESSAGE_ID_REUSE")
@@ -160,7 +166,7 @@ class Judge:
             other = world.asks.get(sender.scope, message["id"])
             if other is not None and other.asker != sender:
                 raise Undeliverable(*REUSED)  # another's ask has the file of this name
-        return Plan(target.key, target.identity, target.info.get("name"), digest, live=True)
+        return Plan(target.key, target.identity, target.info.get("name"), digest, target)
 
     def _judge_absent(self, case: Case, target: Absent) -> Plan:
         message = case.message
@@ -177,8 +183,8 @@ class Judge:
             )
         heir = self._world.directory.heir(target, case.sender.key)
         if heir is not None:
-            return Plan(heir.key, heir.identity, None, digest, live=True)
-        return Plan(target.key, target.identity, None, digest, live=False)
+            return Plan(heir.key, heir.identity, None, digest, heir)
+        return Plan(target.key, target.identity, None, digest, None)
 
     def _check_answer(self, case: Case, target: Key) -> None:
         """An answer goes from whom was asked to who asked."""
