@@ -1,4 +1,4 @@
-"""The broker of pi-intercom clients, pure: inputs in, effects out."""
+"""The broker of both pi clients, pure: inputs in, effects out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from intercom.core.bus.asks import ask_of
 from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.delivering import Delivering
-from intercom.core.bus.directory import Absent, Identity, Known
+from intercom.core.bus.directory import SUBAGENTS, Absent, Identity, Known, Session
 from intercom.core.bus.effects import Effect, Leave
 from intercom.core.bus.entrance import Entrance
 from intercom.core.bus.handling import Handling
@@ -17,6 +17,7 @@ from intercom.core.bus.handover import Handover
 from intercom.core.bus.judging import Judge
 from intercom.core.bus.limits import Limits
 from intercom.core.bus.lines import Connection, End, Lines
+from intercom.core.bus.passing import Passing
 from intercom.core.bus.posting import Posting
 from intercom.core.bus.recalling import Recalling
 from intercom.core.bus.sharing import Sharing
@@ -55,14 +56,16 @@ class Broker:
     ) -> None:
         self._state_id = state_id
         world = self._world = World(limits or Limits(), draw, resolve, channel, level)
-        handover = Handover(world)
+        handover = self._handover = Handover(world)
         self._carrier = Carrier(world, handover)
         sharing = Sharing(world)
         self._entrance = Entrance(world, self._carrier, sharing)
         delivering = Delivering(world, self._carrier, handover)
         posting = Posting(world, Judge(world, self._carrier, handover), delivering)
+        passing = Passing(world, delivering, handover)
         recalling = Recalling(world, handover)
-        self._handling = Handling(world, self._entrance, posting, recalling, sharing)
+        parts = (posting, passing, recalling, sharing)
+        self._handling = Handling(world, self._entrance, *parts)
         self._lines = Lines(world, self._handle, self._entrance.leave)
 
     @property
@@ -129,7 +132,10 @@ class Broker:
 
     def received(self, number: int, frame: Record, now: int) -> list[Effect]:
         """A connection sent a frame, as the frame cutter gives it."""
-        return self._said(number, frame, now)
+        world = self._at(now)
+        self._take(number)
+        self._lines.said(number, frame)
+        return world.out
 
     def garbled(self, number: int, now: int) -> list[Effect]:
         """A connection sent what is no frame: it ends, when all before that was handled."""
@@ -155,6 +161,18 @@ class Broker:
         if number in world.paused:
             world.paused.discard(number)
             self._carrier.resume(number)
+        return world.out
+
+    def taken(self, number: int, now: int) -> list[Effect]:
+        """The peer of a connection has read all that was written to it so far. Idempotent.
+
+        To be called after a :class:`~intercom.core.bus.effects.Watch`, and once more before
+        ``gone``, if that is found out then; not while written bytes wait in the shell. So the
+        position of a subagents session moves, whose client sends no receipts; where nothing can
+        be found out it moves at the session's next frame.
+        """
+        world = self._at(now)
+        self._take(number)
         return world.out
 
     # -- what the shell has done
@@ -236,13 +254,18 @@ class Broker:
         self._lines.said(number, what)
         return world.out
 
+    def _take(self, number: int) -> None:
+        session = self._world.directory.holder(number)
+        if session is not None and session.dialect == SUBAGENTS:
+            self._handover.taken(number)
+
     # -- with and without a session
 
     def _handle(self, connection: Connection, frame: Record) -> Work | None:
         """Handle a frame; what is left to do of it, if it takes time."""
         number, registered = connection.number, connection.registered
-        namespaces = self._world.extensions.of(number)
-        parsed = parse(frame, Peer(connection.variant, registered, namespaces=namespaces))
+        session = self._world.directory.holder(number)
+        parsed = parse(frame, self._peer(connection, session))
         if isinstance(parsed, Health):
             if self._may_enter(connection, parsed.state_id):
                 self._world.say(number, replies.health_ok(parsed.request_id))
@@ -254,33 +277,45 @@ class Broker:
             connection.registered = False
             self._lines.wait(number)
             return None
-        session = self._world.directory.holder(number)
         if session is None and registered:
             parsed = self._handling.ousted(parsed, frame)
-        if isinstance(parsed, Refusal):
-            if parsed.answer is None:
-                self._world.do(Note("refused", {"connection": number, "reason": parsed.reason}))
-                self._lines.end(number)
-            else:
-                self._world.say(number, parsed.answer)
-            return None
-        return self._handling.handle(number, session, parsed)
+        if session is not None:
+            self._world.touch(session)
+        if not isinstance(parsed, Refusal):
+            result = self._handling.handle(number, session, parsed)
+            if not isinstance(result, Refusal):
+                return result
+            parsed = result
+        self._refuse(number, parsed)
+        return None
+
+    def _peer(self, connection: Connection, session: Session | None) -> Peer:
+        """What the reading of a frame must know of a connection."""
+        namespaces = self._world.extensions.of(connection.number)
+        topics = session is not None and session.topic_frames
+        return Peer(connection.variant, connection.registered, topics, namespaces)
+
+    def _refuse(self, number: int, refusal: Refusal) -> None:
+        """Answer what is not carried out, or end the connection."""
+        if refusal.answer is None:
+            self._world.do(Note("refused", {"connection": number, "reason": refusal.reason}))
+            self._lines.end(number)
+        else:
+            self._world.say(number, refusal.answer)
 
     def _register(self, connection: Connection, request: Register) -> Work | None:
         number = connection.number
         if not self._may_enter(connection, request.state_id):
             return None
-        if request.variant != "intercom":
-            self._lines.end(number)
-            return None
-        reason = self._entrance.room_for(request)
-        if reason is not None:
-            self._world.say(number, replies.error(reason))
+        session = self._entrance.session_for(number, request, connection.trusted)
+        if isinstance(session, Refusal):
+            if session.answer is not None:
+                self._world.say(number, session.answer)
             self._lines.end(number)
             return None
         connection.variant, connection.registered = request.variant, True
         self._lines.lobby.leave(number)
-        return self._entrance.register(number, request, connection.trusted)
+        return self._entrance.register(session, request)
 
     def _may_enter(self, connection: Connection, shown: str | None) -> bool:
         """Whether it is local, or has shown what is in the port file; else it ends."""

@@ -7,6 +7,8 @@ the file of an answered ask goes, and only then the sender hears of it.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from intercom.core.bus.asks import Ask, record_of
 from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.effects import Keep, SaveAsk
@@ -22,6 +24,7 @@ from intercom.records import Entry, Position, Refused, Written
 from intercom.wire.pi.crossing import envelope_id
 
 _TOO_LARGE = "Intercom message too large"
+_REUSED = REUSED[1].removeprefix("E_")
 
 
 class Delivering:
@@ -76,6 +79,9 @@ class Delivering:
         world, message = self._world, case.message
         if not message.get("expectsReply"):
             return None
+        other = world.asks.get(case.sender.key.scope, message["id"])
+        if other is not None and other.asker != case.sender.key:
+            return None  # another's ask has the file of this name
         expires = case.received + world.limits.ask_ms
         ask = Ask(message["id"], case.sender.key, plan.target, case.received, expires)
         world.asks.add(ask)
@@ -99,20 +105,34 @@ class Delivering:
             for old in world.mailbox.surplus(case.sender.key):
                 reason = "Mailbox capacity evicted the delivery"
                 self._handover.give_up(old, reason, "E_DELIVERY_EVICTED")
-        ticket = world.ticket()
         message_id = envelope_id(case.message["id"])
-        entry = Entry(ticket, inbox, line, sender, message_id, plan.digest, world.level)
-        world.do(Keep(entry))
-        world.turns.expect(("stored", ticket))
-        written: Written | Refused = yield ("written", ticket)
+        entry = Entry(0, inbox, line, sender, message_id, plan.digest, world.level)
+        written, stored = yield from self._append(entry)
+        if plan.again and _was_there(written):
+            yield stored
+            nonce = world.draw()
+            line = write(content, world.channel, plan.digest, nonce)
+            message_id = envelope_id(case.message["id"], nonce)
+            entry = entry._replace(line=line, message_id=message_id)
+            written, stored = yield from self._append(entry)
         if isinstance(written, Refused):
-            yield ("stored", ticket)
-            if written.code == REUSED[1].removeprefix("E_"):
+            yield stored
+            if written.code == _REUSED:
                 raise Undeliverable(*REUSED)
             raise Undeliverable(written.text, "E_DELIVERY_FAILED", retryable=True)
         letter = self._place(written, plan, content)
-        yield ("stored", ticket)
+        yield stored
         return letter
+
+    def _append(self, entry: Entry) -> Step[tuple[Written | Refused, Hashable]]:
+        """What became of an entry, and the name of the answer that it is safe."""
+        world = self._world
+        ticket = world.ticket()
+        stored = ("stored", ticket)
+        world.do(Keep(entry._replace(ticket=ticket)))
+        world.turns.expect(stored)
+        written = yield ("written", ticket)
+        return written, stored
 
     def _place(self, written: Written, plan: Plan, content: Content) -> Letter | None:
         """The message is in the inbox file: bring it, unless it was read from there already."""
@@ -130,3 +150,10 @@ class Delivering:
         if not plan.live and not letter.pushed:
             self._world.mailbox.queue(letter)
         return letter
+
+
+def _was_there(written: Written | Refused) -> bool:
+    """Whether an inbox holds a message of this sender and id already."""
+    if isinstance(written, Refused):
+        return written.code == _REUSED
+    return written.duplicate

@@ -123,6 +123,10 @@ class Directory:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def count(self, dialect: Dialect) -> int:
+        """How many sessions of a dialect are connected."""
+        return sum(one.dialect == dialect for one in self._sessions.values())
+
     def get(self, key: Key) -> Session | None:
         """The connected session of this key."""
         return self._sessions.get(key)

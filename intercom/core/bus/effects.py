@@ -33,6 +33,15 @@ class Close(msgspec.Struct, frozen=True, gc=False):
     after_flush: bool
 
 
+class Watch(msgspec.Struct, frozen=True, gc=False):
+    """A letter was written to a connection whose client does not say that it has it.
+
+    Call ``taken`` once the peer has read all that was written to this connection so far.
+    """
+
+    number: int
+
+
 class Hold(msgspec.Struct, frozen=True, gc=False):
     """Something that a connection said is still under way: read no more from it.
 
@@ -153,6 +162,7 @@ class Leave(msgspec.Struct, frozen=True, gc=False):
 Effect = (
     Say
     | Close
+    | Watch
     | Hold
     | Release
     | Keep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intercom.core.bus.directory import INTERCOM, NDJSON, SUBAGENTS, Session
-from intercom.core.bus.effects import Commit, Skip
+from intercom.core.bus.effects import Commit, Skip, Watch
 from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.letters import Content
 from intercom.core.bus.mailbox import Box, Letter, Place
@@ -74,6 +74,9 @@ class Handover:
         world.routes.add(Route(letter.sender, receiver.key, letter.message_id, world.now))
         world.outcomes.amend(letter.sender, letter.message_id, DELIVERED)
         world.say_data(receiver.number, frame)
+        if receiver.dialect == SUBAGENTS:
+            world.touch(receiver, mail=True)
+            world.do(Watch(receiver.number))
         old = world.mailbox.overheld(letter.inbox)
         if old is not None:
             world.mailbox.settle(old)
@@ -118,6 +121,14 @@ class Handover:
         for letter in self._world.mailbox.held(number, message_id):
             self._world.mailbox.settle(letter)
             self.commit(self._world.mailbox.box(letter.inbox))
+
+    def taken(self, number: int) -> None:
+        """A receiver has read all that was written to it: that is settled."""
+        letters = self._world.mailbox.held_by(number)
+        for letter in letters:
+            self._world.mailbox.settle(letter)
+        for inbox in dict.fromkeys(letter.inbox for letter in letters):
+            self.commit(self._world.mailbox.box(inbox))
 
     def give_up(self, letter: Letter, reason: str, code: str) -> None:
         """A letter is to be shown to nobody; its sender's record says why."""

@@ -61,6 +61,7 @@ class Plan(NamedTuple):
 
     :ivar label: the target's name, for the file of an ask.
     :ivar receiver: the target as it is here; None if it is not.
+    :ivar again: it is delivered even if the same was delivered before.
     """
 
     target: Key
@@ -68,6 +69,7 @@ class Plan(NamedTuple):
     label: str | None
     digest: bytes
     receiver: Session | None
+    again: bool = False
 
     @property
     def live(self) -> bool:
@@ -79,6 +81,11 @@ REUSED = ("Message id was reused with different authored content", "E_MESSAGE_ID
 NO_ASK = ("Reply target does not match a pending ask", "E_REPLY_TARGET")
 OTHER_ASK = ("Reply target does not match the pending ask", "E_REPLY_TARGET")
 NOT_FOUND = ("Session not found", "E_TARGET_NOT_FOUND")
+
+
+def ambiguous(name: str) -> str:
+    """Why nobody gets what is for one of several sessions of a name."""
+    return f'Multiple sessions named "{name}" are connected. Use the session ID instead.'
 
 
 class Judge:
@@ -101,11 +108,7 @@ class Judge:
         if len(found) == 1:
             return self._judge_live(case, found[0])
         if found:
-            raise Undeliverable(
-                f'Multiple sessions named "{request.to}" are connected. '
-                "Use the session ID instead.",
-                "E_AMBIGUOUS_TARGET",
-            )
+            raise Undeliverable(ambiguous(request.to), "E_AMBIGUOUS_TARGET")
         self._carrier.forget_absent()
         gone = directory.find_absent(request.to, scope)
         if len(gone) == 1:

@@ -17,6 +17,7 @@ from intercom.names import ANONYMOUS
 from intercom.wire.envelope import format_timestamp, make, parse
 from intercom.wire.pi.crossing import Original, envelope_id, message_of, original_of, payload_of
 from intercom.wire.pi.fields import Record, is_record, is_safe_integer, is_string
+from intercom.wire.pi.forms import as_sender
 from intercom.wire.pi.frames import FrameError, read_json
 from intercom.wire.pi.javascript import js_json
 
@@ -47,7 +48,7 @@ def content_of(
     """What a connected session's message says."""
     return Content(
         message,
-        sender.info,
+        as_sender(sender.info),
         sender.key,
         sender.scope_name,
         Identity(sender.name, sender.place),
@@ -57,10 +58,11 @@ def content_of(
     )
 
 
-def write(content: Content, channel: str, digest: bytes) -> bytes:
+def write(content: Content, channel: str, digest: bytes, nonce: str = "") -> bytes:
     """The line of a letter.
 
     :param digest: hash of what the message says, whenever it is said.
+    :param nonce: makes it another line than that of the same message before.
     :raise ProtocolError: ``LINE_TOO_LONG``.
     """
     message = content.message
@@ -72,10 +74,12 @@ def write(content: Content, channel: str, digest: bytes) -> bytes:
         "receivedAt": content.received,
         "digest": digest.hex(),
     }
+    if nonce:
+        payload["pi"]["nonce"] = nonce
     reply_to = message.get("replyTo")
     return make(
         type="chat",
-        message_id=envelope_id(message["id"]),
+        message_id=envelope_id(message["id"], nonce),
         from_session=inbox_of(content.sender),
         to_session=inbox_of(content.target),
         channel=channel,

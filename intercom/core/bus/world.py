@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from intercom.core.bus.asks import Ask, Asks
-from intercom.core.bus.directory import NDJSON, Directory, Session
+from intercom.core.bus.directory import NDJSON, SUBAGENTS, Directory, Session
 from intercom.core.bus.effects import Close, Effect, RemoveAsk, Say, Wake
 from intercom.core.bus.extensions import Extensions
 from intercom.core.bus.limits import Limits
@@ -117,6 +117,14 @@ class World:
     def row(self, session: Session) -> Record:
         """A session as pi-intercom clients take it, whatever it speaks itself."""
         return intercom_row(session.info, session.since)
+
+    def touch(self, session: Session, mail: bool = False) -> None:
+        """A subagents session was heard of; ``mail``: it sent or got a message, too."""
+        if session.dialect == SUBAGENTS:
+            seen = {"lastSeen": self.now}
+            if mail:
+                seen["lastIntercomActivity"] = self.now
+            session.info = {**session.info, **seen}
 
     def close(self, number: int, after_flush: bool = True) -> None:
         """End a connection."""

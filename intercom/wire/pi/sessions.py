@@ -61,6 +61,8 @@ INTERCOM_SHOWN: Mapping[str, Check] = {
     "endpointEpoch": is_string,
     "trustedLocal": is_boolean,
 }
+#: What no session says of itself.
+_HUBS = ("endpointEpoch", "trustedLocal")
 #: The order of an intercom session's own fields.
 _INTERCOM_ORDER = (
     "name",
@@ -199,7 +201,8 @@ def subagents_info(register: Register, session_id: str, now: int) -> Record:
     The connection is closed if :func:`intercom.wire.pi.listing.check_fits` refuses it.
     """
     last_seen = register.session.get("lastSeen", now)
-    return {**register.session, "id": session_id, "lastSeen": last_seen}
+    said = {name: value for name, value in register.session.items() if name not in _HUBS}
+    return {**said, "id": session_id, "lastSeen": last_seen}
 
 
 # -- presence ---------------------------------------------------------------------------------

@@ -13,10 +13,13 @@ from intercom.core.bus.broker import Broker
 from intercom.core.bus.directory import Known
 from intercom.core.bus.limits import Limits
 from intercom.records import Batch, Position, Record, Refused, Written
+from intercom.wire.pi.fields import Variant
 from intercom.wire.pi.replies import may_be_sent
+from intercom.wire.pi.sessions import variant_of
 
 Frame = dict[str, Any]
 SESSION = {"cwd": "/w", "model": "m", "pid": 1, "startedAt": 2, "lastActivity": 3}
+PLAIN = {"cwd": "/w", "model": "m"}
 STATE_ID = "the-state-id"
 
 
@@ -62,13 +65,14 @@ class Scene:
         self.drawn = 0
         self.numbers: dict[str, int] = {}
         self.names: dict[int, str] = {}
-        self.registered: set[int] = set()
+        self.variants: dict[int, Variant] = {}
         self.closed: set[int] = set()
         self.said: list[tuple[str, Any]] = []
         self.failing: set[str] = set()
         self.held: set[str] = set()
         self.kept_back: list[tuple[str, Callable[[], list[fx.Effect]]]] = []
         self.rows: dict[str, Frame] = {}
+        self.since: dict[str, int] = {}
         self._last = 0
         self.open()
 
@@ -110,9 +114,15 @@ class Scene:
 
     def say(self, name: str, frame: Frame) -> None:
         number = self.numbers[name]
+        if self.variants.get(number) == "subagents":
+            self.rows[name] = {**self.rows[name], "lastSeen": self.now}
         if frame["type"] == "register":
-            self.registered.add(number)
-            self._expect_row(name, frame)
+            variant = variant_of(frame.get("session")) or "intercom"
+            self.variants.setdefault(number, variant)
+            if variant == "intercom":
+                self._expect_row(name, frame)
+            else:
+                self._expect_plain_row(name, frame)
         self.run(self.broker.received(number, frame, self.now))
 
     def join(self, name: str, session: Frame | None = None, **fields: Any) -> None:
@@ -120,6 +130,13 @@ class Scene:
         self.connect(name)
         fields.setdefault("sessionId", name)
         self.say(name, {"type": "register", "session": {**SESSION, **(session or {})}, **fields})
+        self.said.clear()
+
+    def join_plain(self, name: str, session: Frame | None = None, **fields: Any) -> None:
+        """The same for a pi-subagents client."""
+        self.connect(name)
+        fields.setdefault("requestedId", f"{name}-session")
+        self.say(name, {"type": "register", "session": {**PLAIN, **(session or {})}, **fields})
         self.said.clear()
 
     def do(self, verb: str, name: str) -> None:
@@ -139,6 +156,23 @@ class Scene:
             **{key: value for key, value in session.items() if key != "extensions"},
             "trustedLocal": True,
         }
+
+    def _expect_plain_row(self, name: str, frame: Frame) -> None:
+        """What its own kind will see of a pi-subagents client."""
+        session, wished = frame["session"], frame.get("requestedId", "")
+        free = len(wished) >= 8 and wished not in {row["id"] for row in self.rows.values()}
+        session_id = wished if free else f"u{self.drawn + 1}"
+        self.rows[name] = {"lastSeen": self.now, **session, "id": session_id}
+        self.since[name] = self.now
+
+    def seen(self, name: str) -> Frame:
+        """What pi-intercom clients see of a session."""
+        row = self.rows[name]
+        if name not in self.since:
+            return row
+        kept = {key: row[key] for key in ("id", "name", "cwd", "model", "status") if key in row}
+        times = {"startedAt": self.since[name], "lastActivity": row["lastSeen"]}
+        return {**kept, "pid": row.get("pid", 0), **times}
 
     # -- effects
 
@@ -193,7 +227,7 @@ class Scene:
                 self._did("discard", inbox)
             case fx.SaveAsk() | fx.RemoveAsk() | fx.SaveState() | fx.LoadState():
                 return self._file(effect)
-            case fx.Hold(number) | fx.Release(number):
+            case fx.Hold(number) | fx.Release(number) | fx.Watch(number):
                 self._did(type(effect).__name__.lower(), self.names[number])
             case fx.Wake(at):
                 self._did("wake", at - self.now)
@@ -209,7 +243,7 @@ class Scene:
         assert int.from_bytes(data[:4]) == len(data) - 4 <= 1 << 20
         if number in self.closed:
             return
-        variant = "intercom" if number in self.registered else None
+        variant = self.variants.get(number)
         assert may_be_sent(frame, variant), frame
         self.said.append((self.names[number], frame))
 

@@ -4,8 +4,10 @@ Inputs::
 
     a b               these connect and register as ``a``, ``b``; nothing of it is looked at
     a {"name": ...}   one, with more of its session (and, in ``register``, of its frame)
+    sub w v           these connect and register as pi-subagents clients, as ``w-session``, ...
     a> {...}          connection a sends a frame
     connect a [tcp]   ; gone a ; garbled a ; paused a ; drained a ; +1000 (ms, then a tick)
+    taken w           the peer of w has read all that was written to it
     restart           the broker dies, and another begins with the same files
     fail ask / mend   ; hold keep / let go keep
     show keep ask     effects of these kinds are looked at, too
@@ -23,7 +25,7 @@ from bus_scene import SESSION, STATE_ID, Scene
 
 from intercom.core.bus.limits import Limits
 
-_VERBS = ("gone", "garbled", "paused", "drained")
+_VERBS = ("gone", "garbled", "paused", "drained", "taken")
 
 
 class Script:
@@ -89,7 +91,10 @@ class Script:
         return self._expand(json.loads(text))
 
     def _expand(self, value: Any) -> Any:
-        """``"@a"``: the row of a; ``{"@": "a", ...}``: with changes; ``"@now"``: the time."""
+        """``"@a"``: the row of a; ``{"@": "a", ...}``: with changes; ``"@now"``: the time.
+
+        ``"@@w"`` is what pi-intercom clients see of w.
+        """
         if isinstance(value, dict):
             inner = {key: self._expand(item) for key, item in value.items()}
             base = inner.pop("@", None)
@@ -101,6 +106,8 @@ class Script:
             return [self._expand(item) for item in value]
         if value == "@now":
             return self.scene.now
+        if isinstance(value, str) and value.startswith("@@"):
+            return self.scene.seen(value[2:])
         if isinstance(value, str) and value.startswith("@"):
             return self.scene.rows[value[1:]]
         return value
@@ -132,8 +139,29 @@ class Script:
         message = {**_message(message_id, {}), **fields}
         for name in stamps:
             message[name] = message.pop(name, stamps[name])
-        row = message.pop("from", None) or self.scene.rows[sender]
+        row = message.pop("from", None) or self.scene.seen(sender)
         return {"type": "message", "from": row, "message": message}
+
+    # what pi-subagents clients are told
+
+    def _plain(self, rest: str) -> Any:
+        """``@plain from id [fields]``: without the hub's times."""
+        sender, message_id, *more = rest.split(" ", 2)
+        fields = self._expand(json.loads(more[0])) if more else {}
+        row = fields.pop("from", None) or self.scene.rows[sender]
+        row = {key: row[key] for key in row if key not in ("topics", "subscriptions")}
+        return {"type": "message", "from": row, "message": _message(message_id, fields)}
+
+    def _done(self, rest: str) -> Any:
+        return {"type": "delivered", "messageId": rest}
+
+    def _failed(self, rest: str) -> Any:
+        message_id, reason = rest.split(" ", 1)
+        return {"type": "delivery_failed", "messageId": message_id, "reason": reason}
+
+    def _waits(self, rest: str) -> Any:
+        reason = "Queued for replace-mode delivery"
+        return {"type": "delivery_queued", "messageId": rest, "reason": reason}
 
     # -- what is said
 
@@ -156,6 +184,8 @@ class Script:
             kinds.update(words[1:])
         elif words[:2] == ["let", "go"]:
             scene.let_go(words[2])
+        elif words[0] == "sub":
+            self._join_plain(words[1:])
         elif "{" in line:
             session = json.loads(line.partition(" ")[2])
             scene.join(words[0], session, **session.pop("register", {}))
@@ -163,6 +193,15 @@ class Script:
             for name in words:
                 assert name.isalnum(), line
                 scene.join(name)
+
+    def _join_plain(self, words: list[str]) -> None:
+        if words[1:2] and words[1].startswith("{"):
+            session = json.loads(" ".join(words[1:]))
+            self.scene.join_plain(words[0], session, **session.pop("register", {}))
+            return
+        for name in words:
+            assert name.isalnum(), words
+            self.scene.join_plain(name)
 
     def _said(self, text: str) -> Any:
         word, _, rest = text.partition(" ")

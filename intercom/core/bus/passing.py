@@ -1,0 +1,102 @@
+"""``send`` of pi-subagents clients: plain rules, plain answers, nothing remembered.
+
+Their own broker knows no codes, no mailbox for who is not here, and no message twice: what
+they send again is delivered again.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from intercom.core.bus.asks import Ask
+from intercom.core.bus.delivering import Delivering
+from intercom.core.bus.directory import Session
+from intercom.core.bus.handover import Handover
+from intercom.core.bus.judging import NOT_FOUND, Case, Plan, Undeliverable, ambiguous
+from intercom.core.bus.mailbox import Letter
+from intercom.core.bus.outcomes import digest_of
+from intercom.core.bus.turns import Step, Work
+from intercom.core.bus.world import World
+from intercom.wire.pi import replies
+from intercom.wire.pi.fields import Record
+from intercom.wire.pi.messages import fingerprint
+from intercom.wire.pi.requests import Send
+
+_GONE = ("Recipient disconnected before delivery", "E_TARGET_DISCONNECTED")
+
+
+class Fate(NamedTuple):
+    """What became of a message; ``reason`` says why it failed or waits."""
+
+    state: Literal["delivered", "queued", "failed"]
+    reason: str = ""
+
+
+class Passing:
+    """Sends messages of these clients."""
+
+    def __init__(self, world: World, delivering: Delivering, handover: Handover) -> None:
+        self._world = world
+        self._delivering = delivering
+        self._handover = handover
+
+    def send(self, number: int, sender: Session, request: Send) -> Work:
+        """Send a message; the connection hears what became of it."""
+        world, message = self._world, request.message
+        found = world.directory.find(request.to, sender.key.scope, prefixes=False)
+        if len(found) == 1:
+            world.touch(sender, mail=True)
+            fate = yield from self.pass_on(sender, found[0], message)
+        else:
+            reason = ambiguous(request.to) if found else NOT_FOUND[0]
+            fate = Fate("failed", reason)
+        self._tell(number, message["id"], fate)
+
+    def pass_on(self, sender: Session, target: Session, message: Record) -> Step[Fate]:
+        """Bring a message to a session that is here."""
+        world = self._world
+        world.prune_asks()
+        world.routes.prune(world.now)
+        case = Case(sender, message, self._answered(sender, target, message), world.now)
+        digest = digest_of(fingerprint(message, target.key.id))
+        label = target.info.get("name")
+        plan = Plan(target.key, target.identity, label, digest, target, again=True)
+        try:
+            content, line = self._delivering.written(case, plan)
+            letter = yield from self._delivering.deliver(case, plan, content, line)
+            yield from self._check_arrived(case, letter)
+        except Undeliverable as no:
+            return Fate("failed", no.reason)
+        return Fate("delivered")
+
+    def _answered(self, sender: Session, target: Session, message: Record) -> Ask | None:
+        """The pending ask that a message answers; if it answers none, it is sent all the same."""
+        reply_to = message.get("replyTo")
+        ask = self._world.asks.get(sender.key.scope, reply_to) if reply_to else None
+        if ask is None or (ask.asker, ask.target) != (target.key, sender.key):
+            return None
+        return ask
+
+    def _check_arrived(self, case: Case, letter: Letter | None) -> Work:
+        """Who left meanwhile gets nothing later: the sender is told, and may try another.
+
+        :raise Undeliverable: it did.
+        """
+        if letter is None or letter.pushed:
+            return
+        if letter.settled or self._handover.receiver(letter) is None:
+            self._handover.give_up(letter, *_GONE)
+            ask = self._world.own_ask(case.sender, letter.message_id) if letter.asks else None
+            if ask is not None:
+                yield self._world.remove_ask(ask)
+            raise Undeliverable(*_GONE)
+
+    def _tell(self, number: int, message_id: str, fate: Fate) -> None:
+        match fate.state:
+            case "delivered":
+                frame = replies.delivered(message_id)
+            case "queued":
+                frame = replies.delivery_queued(message_id, fate.reason)
+            case "failed":
+                frame = replies.delivery_failed(message_id, fate.reason)
+        self._world.say(number, frame)
