@@ -66,7 +66,8 @@ class Broker:
         recalling = Recalling(world, handover)
         parts = (posting, passing, recalling, sharing)
         self._handling = Handling(world, self._entrance, *parts)
-        self._lines = Lines(world, self._handle, self._entrance.leave)
+        self._staging = passing.staging
+        self._lines = Lines(world, self._handle, self._leave)
 
     @property
     def pending(self) -> int:
@@ -229,6 +230,7 @@ class Broker:
         """Time has passed: to be called at each ``Wake``, and about once a second."""
         world = self._at(now)
         self._lines.tick()
+        self._staging.tick()
         world.prune_asks()
         world.routes.prune(world.now)
         self._carrier.upkeep()
@@ -239,8 +241,13 @@ class Broker:
         return world.out
 
     def closing(self, now: int) -> list[Effect]:
-        """The hub is going: every connection ends. Nothing that is pending is given up."""
+        """The hub is going: every connection ends. Nothing that is pending is given up.
+
+        What waits to be replaced is put into its inbox: the effects of this input and of the
+        answers to them are still to be done, until :attr:`pending` is 0.
+        """
         world = self._at(now)
+        self._staging.flush()
         self._lines.end_all()
         return world.out
 
@@ -254,8 +261,13 @@ class Broker:
         self._lines.said(number, what)
         return world.out
 
+    def _leave(self, number: int) -> None:
+        session = self._entrance.leave(number)
+        if session is not None:
+            self._staging.left(session)
+
     def _take(self, number: int) -> None:
-        session = self._world.directory.holder(number)
+        session = self._world.directory.holder(number) if number in self._lines else None
         if session is not None and session.dialect == SUBAGENTS:
             self._handover.taken(number)
 
@@ -273,7 +285,7 @@ class Broker:
         if isinstance(parsed, Register):
             return self._register(connection, parsed)
         if isinstance(parsed, Unregister):
-            self._entrance.leave(number)
+            self._leave(number)
             connection.registered = False
             self._lines.wait(number)
             return None

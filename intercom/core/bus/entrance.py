@@ -125,12 +125,12 @@ class Entrance:
         world.extensions.forget(previous.number)
         world.close(previous.number)
 
-    def leave(self, number: int) -> None:
-        """A connection speaks for nobody any more; the others hear it, if it did."""
+    def leave(self, number: int) -> Session | None:
+        """A connection speaks for nobody any more; the others hear it, if it did: that one."""
         world = self._world
         session = world.directory.leave(number, world.now)
         if session is None:
-            return
+            return None
         world.do(SaveRoll())
         world.presence.forget(number)
         world.extensions.forget(number)
@@ -142,6 +142,7 @@ class Entrance:
         self._sharing.announce_owners()
         self._carrier.left(number)
         world.arm_idle()
+        return session
 
     # -- while it is here
 

@@ -13,16 +13,19 @@ from intercom.core.bus.delivering import Delivering
 from intercom.core.bus.directory import Session
 from intercom.core.bus.handover import Handover
 from intercom.core.bus.judging import NOT_FOUND, Case, Plan, Undeliverable, ambiguous
+from intercom.core.bus.keys import Key
+from intercom.core.bus.letters import Content, write
 from intercom.core.bus.mailbox import Letter
 from intercom.core.bus.outcomes import digest_of
+from intercom.core.bus.staging import GONE, Staged, Staging
 from intercom.core.bus.turns import Step, Work
 from intercom.core.bus.world import World
 from intercom.wire.pi import replies
 from intercom.wire.pi.fields import Record
-from intercom.wire.pi.messages import fingerprint
+from intercom.wire.pi.messages import fingerprint, is_staged
 from intercom.wire.pi.requests import Send
 
-_GONE = ("Recipient disconnected before delivery", "E_TARGET_DISCONNECTED")
+_STAGED = "Queued for replace-mode delivery"
 
 
 class Fate(NamedTuple):
@@ -33,12 +36,16 @@ class Fate(NamedTuple):
 
 
 class Passing:
-    """Sends messages of these clients."""
+    """Sends messages of these clients.
+
+    :ivar staging: what waits for a later one of its thread.
+    """
 
     def __init__(self, world: World, delivering: Delivering, handover: Handover) -> None:
         self._world = world
         self._delivering = delivering
         self._handover = handover
+        self.staging = Staging(world, self._bring)
 
     def send(self, number: int, sender: Session, request: Send) -> Work:
         """Send a message; the connection hears what became of it."""
@@ -57,23 +64,39 @@ class Passing:
         world = self._world
         world.prune_asks()
         world.routes.prune(world.now)
-        case = Case(sender, message, self._answered(sender, target, message), world.now)
+        case = Case(sender, message, self._answered(sender, target.key, message), world.now)
         digest = digest_of(fingerprint(message, target.key.id))
         label = target.info.get("name")
         plan = Plan(target.key, target.identity, label, digest, target, again=True)
         try:
             content, line = self._delivering.written(case, plan)
-            letter = yield from self._delivering.deliver(case, plan, content, line)
-            yield from self._check_arrived(case, letter)
+            if is_staged(message, target.info):
+                self.staging.put(case, plan, content)
+                return Fate("queued", _STAGED)
+            yield from self._deliver(case, plan, content, line)
         except Undeliverable as no:
             return Fate("failed", no.reason)
         return Fate("delivered")
 
-    def _answered(self, sender: Session, target: Session, message: Record) -> Ask | None:
+    def _bring(self, staged: Staged) -> Work:
+        """Deliver what has waited.
+
+        :raise Undeliverable: nobody got it.
+        """
+        case, plan, content, _ = staged
+        answers = self._answered(case.sender, plan.target, case.message)
+        line = write(content, self._world.channel, plan.digest)
+        yield from self._deliver(case._replace(answers=answers), plan, content, line)
+
+    def _deliver(self, case: Case, plan: Plan, content: Content, line: bytes) -> Work:
+        letter = yield from self._delivering.deliver(case, plan, content, line)
+        yield from self._check_arrived(case, letter)
+
+    def _answered(self, sender: Session, target: Key, message: Record) -> Ask | None:
         """The pending ask that a message answers; if it answers none, it is sent all the same."""
         reply_to = message.get("replyTo")
         ask = self._world.asks.get(sender.key.scope, reply_to) if reply_to else None
-        if ask is None or (ask.asker, ask.target) != (target.key, sender.key):
+        if ask is None or (ask.asker, ask.target) != (target, sender.key):
             return None
         return ask
 
@@ -85,11 +108,11 @@ class Passing:
         if letter is None or letter.pushed:
             return
         if letter.settled or self._handover.receiver(letter) is None:
-            self._handover.give_up(letter, *_GONE)
+            self._handover.give_up(letter, *GONE)
             ask = self._world.own_ask(case.sender, letter.message_id) if letter.asks else None
             if ask is not None:
                 yield self._world.remove_ask(ask)
-            raise Undeliverable(*_GONE)
+            raise Undeliverable(*GONE)
 
     def _tell(self, number: int, message_id: str, fate: Fate) -> None:
         match fate.state:

@@ -142,6 +142,9 @@ class Scene:
     def do(self, verb: str, name: str) -> None:
         self.run(getattr(self.broker, verb)(self.numbers[name], self.now))
 
+    def closing(self) -> None:
+        self.run(self.broker.closing(self.now))
+
     def tick(self, ms: int = 0) -> None:
         self.now += ms
         self.run(self.broker.tick(self.now))

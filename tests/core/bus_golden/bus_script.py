@@ -9,6 +9,7 @@ Inputs::
     connect a [tcp]   ; gone a ; garbled a ; paused a ; drained a ; +1000 (ms, then a tick)
     taken w           the peer of w has read all that was written to it
     restart           the broker dies, and another begins with the same files
+    closing           the broker is told to go
     fail ask / mend   ; hold keep / let go keep
     show keep ask     effects of these kinds are looked at, too
 
@@ -177,8 +178,10 @@ class Script:
             scene.connect(words[1], trusted="tcp" not in words)
         elif words[0] in _VERBS:
             scene.do(words[0], words[1])
-        elif words[0] in ("restart", "mend"):
-            scene.restart() if words[0] == "restart" else scene.failing.clear()
+        elif words[0] in ("restart", "mend", "closing"):
+            {"restart": scene.restart, "mend": scene.failing.clear, "closing": scene.closing}[
+                words[0]
+            ]()
         elif words[0] in ("fail", "hold", "show"):
             kinds = {"fail": scene.failing, "hold": scene.held, "show": self.shown}[words[0]]
             kinds.update(words[1:])
