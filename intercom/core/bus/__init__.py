@@ -4,8 +4,8 @@ One model for every dialect: ``directory``, ``asks``, ``outcomes``, ``routes``, 
 ``extensions``, ``presence``, ``limits`` and ``turns`` know sessions by scope and id, connections
 by number, and no wire format. ``broker`` composes them for both pi clients. What of it speaks
 their frames stands beside it: ``lines`` (in order, and not too fast), ``entrance``, ``judging``
-and ``posting`` (pi-intercom senders), ``passing`` and ``staging`` (pi-subagents senders),
-``delivering``, ``carrier``, ``handover`` and ``letters``, ``recalling``, ``sharing``;
+and ``posting`` (pi-intercom senders), ``passing``, ``staging`` and ``publishing`` (pi-subagents
+senders), ``delivering``, ``carrier``, ``handover`` and ``letters``, ``recalling``, ``sharing``;
 ``handling`` shares out what comes, ``world`` is what they have in common, ``effects`` what they
 ask of the shell.
 

@@ -19,6 +19,7 @@ from intercom.core.bus.limits import Limits
 from intercom.core.bus.lines import Connection, End, Lines
 from intercom.core.bus.passing import Passing
 from intercom.core.bus.posting import Posting
+from intercom.core.bus.publishing import Publishing
 from intercom.core.bus.recalling import Recalling
 from intercom.core.bus.sharing import Sharing
 from intercom.core.bus.turns import Work
@@ -64,7 +65,7 @@ class Broker:
         posting = Posting(world, Judge(world, self._carrier, handover), delivering)
         passing = Passing(world, delivering, handover)
         recalling = Recalling(world, handover)
-        parts = (posting, passing, recalling, sharing)
+        parts = (posting, passing, Publishing(world, passing), recalling, sharing)
         self._handling = Handling(world, self._entrance, *parts)
         self._staging = passing.staging
         self._lines = Lines(world, self._handle, self._leave)

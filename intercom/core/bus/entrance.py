@@ -12,7 +12,7 @@ from intercom.core.bus.world import World
 from intercom.wire.pi import replies
 from intercom.wire.pi.fields import Record, Variant, is_label
 from intercom.wire.pi.frames import FrameTooLarge
-from intercom.wire.pi.listing import check_fits, intercom_listing, snapshot
+from intercom.wire.pi.listing import check_fits, intercom_listing
 from intercom.wire.pi.requests import Listing, Presence, Refusal, Register
 from intercom.wire.pi.sessions import apply_presence, intercom_info, subagents_info
 
@@ -101,6 +101,7 @@ class Entrance:
             place=world.resolve(info["cwd"]),
             since=world.now,
             drawn=wished is None,
+            topic_frames=request.topic_frames,
         )
 
     def _intercom(self, number: int, request: Register, trusted: bool) -> Session:
@@ -175,16 +176,6 @@ class Entrance:
             world.say_data(number, intercom_listing(said.request_id, rows))
         except FrameTooLarge as error:
             world.say(number, replies.error(error.text))
-
-    def snapshot(self, number: int, session: Session, said: Listing) -> None:
-        """The same for a subagents session."""
-        world = self._world
-        infos = [one.info for one in world.directory.of(session.key.scope)]
-        try:
-            for frame in snapshot(said.request_id, infos, said.stream):
-                world.say_data(number, frame)
-        except FrameTooLarge as error:
-            world.say(number, replies.sessions_error(said.request_id, error.text))
 
     def _announce(self, session: Session, what: str) -> None:
         """Show a session to the others, shortened where a frame cannot hold it."""

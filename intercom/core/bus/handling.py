@@ -6,6 +6,7 @@ from intercom.core.bus.directory import SUBAGENTS, Session
 from intercom.core.bus.entrance import Entrance
 from intercom.core.bus.passing import Passing
 from intercom.core.bus.posting import Posting
+from intercom.core.bus.publishing import Publishing
 from intercom.core.bus.recalling import Recalling
 from intercom.core.bus.sharing import NO_SESSION, Sharing
 from intercom.core.bus.turns import Work
@@ -39,6 +40,7 @@ class Handling:
         entrance: Entrance,
         posting: Posting,
         passing: Passing,
+        publishing: Publishing,
         recalling: Recalling,
         sharing: Sharing,
     ) -> None:
@@ -46,6 +48,7 @@ class Handling:
         self._entrance = entrance
         self._posting = posting
         self._passing = passing
+        self._publishing = publishing
         self._recalling = recalling
         self._sharing = sharing
 
@@ -97,7 +100,7 @@ class Handling:
             case Presence():
                 return self._entrance.presence(session, said)
             case Listing():
-                self._entrance.snapshot(number, session, said)
+                return self._publishing.listing(number, session, said)
         return None
 
     def ousted(self, said: Outcome, frame: Record) -> Outcome:
