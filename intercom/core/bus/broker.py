@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from intercom.core.bus.asks import ask_of
 from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.delivering import Delivering
-from intercom.core.bus.directory import SUBAGENTS, Absent, Identity, Known, Session
+from intercom.core.bus.directory import SUBAGENTS, Absent, Identity, Known
 from intercom.core.bus.effects import Effect, Leave
 from intercom.core.bus.entrance import Entrance
+from intercom.core.bus.foreign import Foreign
 from intercom.core.bus.handling import Handling
 from intercom.core.bus.handover import Handover
 from intercom.core.bus.judging import Judge
+from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.limits import Limits
-from intercom.core.bus.lines import Connection, End, Lines
+from intercom.core.bus.lines import End
 from intercom.core.bus.passing import Passing
 from intercom.core.bus.posting import Posting
 from intercom.core.bus.publishing import Publishing
 from intercom.core.bus.recalling import Recalling
+from intercom.core.bus.reception import Reception
 from intercom.core.bus.sharing import Sharing
-from intercom.core.bus.turns import Work
 from intercom.core.bus.world import World
-from intercom.core.effects import Note
 from intercom.records import Appeared, Batch, Outcome, Refused, Shifted, Written
-from intercom.wire.pi import replies
 from intercom.wire.pi.fields import Record
-from intercom.wire.pi.requests import Health, Peer, Refusal, Register, Unregister
-from intercom.wire.pi.schema import parse
 
 
 class Broker:
@@ -55,20 +52,21 @@ class Broker:
         state_id: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self._state_id = state_id
         world = self._world = World(limits or Limits(), draw, resolve, channel, level)
         handover = self._handover = Handover(world)
         self._carrier = Carrier(world, handover)
         sharing = Sharing(world)
-        self._entrance = Entrance(world, self._carrier, sharing)
+        entrance = Entrance(world, self._carrier, sharing)
         delivering = Delivering(world, self._carrier, handover)
         posting = Posting(world, Judge(world, self._carrier, handover), delivering)
+        self._foreign = Foreign(world, entrance, self._carrier)
         passing = Passing(world, delivering, handover)
         recalling = Recalling(world, handover)
         parts = (posting, passing, Publishing(world, passing), recalling, sharing)
-        self._handling = Handling(world, self._entrance, *parts)
         self._staging = passing.staging
-        self._lines = Lines(world, self._handle, self._leave)
+        handling = Handling(world, entrance, *parts)
+        self._reception = Reception(world, entrance, handling, self._staging, state_id)
+        self._lines = self._reception.lines
 
     @property
     def pending(self) -> int:
@@ -115,7 +113,10 @@ class Broker:
         for known in roll:
             absent = known.absent(world.now)
             world.directory.remember(absent)
-            self._carrier.own(absent.key)
+            if absent.elsewhere:
+                self._carrier.release(inbox_of(absent.key))
+            else:
+                self._carrier.own(absent.key)
         return world.out
 
     def opened(self, now: int) -> list[Effect]:
@@ -176,6 +177,49 @@ class Broker:
         world = self._at(now)
         self._take(number)
         return world.out
+
+    # -- sessions that speak lines
+
+    def joined_elsewhere(self, session_id: str, info: Record, now: int) -> list[Effect]:
+        """A session that speaks lines (NDJSON) is here, or has changed what it says of itself.
+
+        Pi clients see it in the unnamed scope, and can write to it and ask it: what they send
+        is kept in its inbox, and brought to it by the hub core, which is told by the outcome.
+        An id that :meth:`holds` is not to be given to it.
+
+        :param info: what is known of it, in the words of pi-intercom's SessionInfo (``name``,
+            ``cwd``, ``model``, ``status``, ``pid``, ...); the rest is shown as unknown.
+        """
+        world = self._at(now)
+        self._foreign.joined(session_id, info)
+        return world.out
+
+    def left_elsewhere(self, session_id: str, now: int) -> list[Effect]:
+        """A session that speaks lines is not here any more. Idempotent."""
+        world = self._at(now)
+        number = self._foreign.number(session_id)
+        if number is not None:
+            self._reception.leave(number)
+        return world.out
+
+    def holds(self, session_id: str) -> bool:
+        """Whether a pi session of the unnamed scope has this id now."""
+        session = self._world.directory.get(Key(None, session_id))
+        return session is not None and not session.elsewhere
+
+    def ask_refusal(self, asker: str, target: str, message_id: str) -> str | None:
+        """Why a session that speaks lines may not ask a pi session; a code of its dialect.
+
+        To be looked at before such a line is stored. It is pending once the target's inbox was
+        read that far, after the line ``appeared`` there; likewise an answer ends an ask.
+        """
+        return self._foreign.ask_refusal(asker, target, message_id)
+
+    @property
+    def rows(self) -> list[Record]:
+        """The pi sessions of the unnamed scope, for those that speak lines; see ``SaveRoll``."""
+        here = self._world.directory.of(None)
+        return [self._world.row(one) for one in here if not one.elsewhere]
 
     # -- what the shell has done
 
@@ -262,88 +306,7 @@ class Broker:
         self._lines.said(number, what)
         return world.out
 
-    def _leave(self, number: int) -> None:
-        session = self._entrance.leave(number)
-        if session is not None:
-            self._staging.left(session)
-
     def _take(self, number: int) -> None:
         session = self._world.directory.holder(number) if number in self._lines else None
         if session is not None and session.dialect == SUBAGENTS:
             self._handover.taken(number)
-
-    # -- with and without a session
-
-    def _handle(self, connection: Connection, frame: Record) -> Work | None:
-        """Handle a frame; what is left to do of it, if it takes time."""
-        number, registered = connection.number, connection.registered
-        session = self._world.directory.holder(number)
-        parsed = parse(frame, self._peer(connection, session))
-        if isinstance(parsed, Health):
-            if self._may_enter(connection, parsed.state_id):
-                self._world.say(number, replies.health_ok(parsed.request_id))
-            return None
-        if isinstance(parsed, Register):
-            return self._register(connection, parsed)
-        if isinstance(parsed, Unregister):
-            self._leave(number)
-            connection.registered = False
-            self._lines.wait(number)
-            return None
-        if session is None and registered:
-            parsed = self._handling.ousted(parsed, frame)
-        if session is not None:
-            self._world.touch(session)
-        if not isinstance(parsed, Refusal):
-            result = self._handling.handle(number, session, parsed)
-            if not isinstance(result, Refusal):
-                return result
-            parsed = result
-        self._refuse(number, parsed)
-        return None
-
-    def _peer(self, connection: Connection, session: Session | None) -> Peer:
-        """What the reading of a frame must know of a connection."""
-        namespaces = self._world.extensions.of(connection.number)
-        topics = session is not None and session.topic_frames
-        return Peer(connection.variant, connection.registered, topics, namespaces)
-
-    def _refuse(self, number: int, refusal: Refusal) -> None:
-        """Answer what is not carried out, or end the connection."""
-        if refusal.answer is None:
-            self._world.do(Note("refused", {"connection": number, "reason": refusal.reason}))
-            self._lines.end(number)
-        else:
-            self._world.say(number, refusal.answer)
-
-    def _register(self, connection: Connection, request: Register) -> Work | None:
-        number = connection.number
-        if not self._may_enter(connection, request.state_id):
-            return None
-        session = self._entrance.session_for(number, request, connection.trusted)
-        if isinstance(session, Refusal):
-            if session.answer is not None:
-                self._world.say(number, session.answer)
-            self._lines.end(number)
-            return None
-        connection.variant, connection.registered = request.variant, True
-        self._lines.lobby.leave(number)
-        return self._entrance.register(session, request)
-
-    def _may_enter(self, connection: Connection, shown: str | None) -> bool:
-        """Whether it is local, or has shown what is in the port file; else it ends."""
-        if connection.trusted:
-            return True
-        wanted = self._state_id
-        if wanted is not None and shown is not None and _same(wanted, shown):
-            return True
-        self._world.do(Note("unauthorized", {"connection": connection.number}))
-        self._lines.end(connection.number)
-        return False
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two texts are the same, without telling by time how far they are."""
-    return hmac.compare_digest(
-        one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")
-    )

@@ -17,6 +17,7 @@ from intercom.core.bus.judging import REUSED, Case, Plan, Undeliverable
 from intercom.core.bus.keys import inbox_of
 from intercom.core.bus.letters import Content, content_of, write
 from intercom.core.bus.mailbox import Letter, Place
+from intercom.core.bus.routes import Route
 from intercom.core.bus.turns import Step
 from intercom.core.bus.world import World
 from intercom.errors import ProtocolError
@@ -42,7 +43,8 @@ class Delivering:
         """
         content = content_of(case.message, case.sender, plan.target, plan.addressed, case.received)
         try:
-            self._handover.frame(content, plan.receiver)
+            if not plan.elsewhere:
+                self._handover.frame(content, plan.receiver)
             return content, write(content, self._world.channel, plan.digest)
         except ProtocolError as error:
             reason = error.text
@@ -101,7 +103,7 @@ class Delivering:
         """
         world = self._world
         sender, inbox = inbox_of(case.sender.key), inbox_of(plan.target)
-        if not plan.live:
+        if not (plan.live or plan.elsewhere):
             for old in world.mailbox.surplus(case.sender.key):
                 reason = "Mailbox capacity evicted the delivery"
                 self._handover.give_up(old, reason, "E_DELIVERY_EVICTED")
@@ -136,6 +138,11 @@ class Delivering:
 
     def _place(self, written: Written, plan: Plan, content: Content) -> Letter | None:
         """The message is in the inbox file: bring it, unless it was read from there already."""
+        if plan.elsewhere:
+            if plan.live:
+                route = Route(content.sender, plan.target, content.message["id"], self._world.now)
+                self._world.routes.add(route)
+            return None
         place = Place(written.generation, written.record.start, written.record.end)
         box = self._world.mailbox.box(written.inbox)
         letter = box.at(place.generation, place.start)

@@ -64,6 +64,11 @@ class Session(msgspec.Struct):
         return str(self.info.get("name") or "").lower()
 
     @property
+    def elsewhere(self) -> bool:
+        """It speaks lines: others have its connection, and look after its inbox."""
+        return self.dialect == NDJSON
+
+    @property
     def identity(self) -> Identity:
         """By what it would be known again."""
         return (
@@ -76,6 +81,7 @@ class Absent(msgspec.Struct):
 
     :ivar name: in lower case, a runtime's alias, too. :ivar left: when, epoch ms.
     :ivar drawn: its id was drawn by the hub.
+    :ivar elsewhere: it spoke lines: others look after its inbox.
     """
 
     key: Key
@@ -83,12 +89,14 @@ class Absent(msgspec.Struct):
     identity: Identity
     left: int
     drawn: bool = False
+    elsewhere: bool = False
 
 
 class Known(msgspec.Struct, frozen=True):
     """What is written down of a session, so that a later hub knows it.
 
     :ivar explicit: its name was not a runtime's alias. :ivar left: None: it is here.
+    :ivar elsewhere: it speaks lines: others look after its inbox.
     """
 
     id: str
@@ -98,17 +106,24 @@ class Known(msgspec.Struct, frozen=True):
     place: str = ""
     left: int | None = None
     drawn: bool = False
+    elsewhere: bool = False
 
     def absent(self, now: int) -> Absent:
         """The session as a hub knows it that begins now: it is not here."""
         identity = Identity(self.name if self.explicit else "", self.place)
         left = now if self.left is None else min(self.left, now)
-        return Absent(Key(self.scope, self.id), self.name, identity, left, self.drawn)
+        key = Key(self.scope, self.id)
+        return Absent(key, self.name, identity, left, self.drawn, self.elsewhere)
+
+
+def _absent(one: Session, now: int) -> Absent:
+    return Absent(one.key, one.name, one.identity, now, one.drawn, one.elsewhere)
 
 
 def _known(one: Session | Absent, left: int | None) -> Known:
     explicit, place = bool(one.identity.name), one.identity.place
-    return Known(one.key.id, one.key.scope, one.name, explicit, place, left, one.drawn)
+    drawn, elsewhere = one.drawn, one.elsewhere
+    return Known(one.key.id, one.key.scope, one.name, explicit, place, left, drawn, elsewhere)
 
 
 class Directory:
@@ -169,7 +184,7 @@ class Directory:
         self._keys.pop(number, None)
         if session is not None:
             del self._sessions[session.key]
-            self.remember(Absent(session.key, session.name, session.identity, now, session.drawn))
+            self.remember(_absent(session, now))
         return session
 
     def remember(self, absent: Absent) -> None:

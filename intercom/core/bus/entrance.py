@@ -70,7 +70,7 @@ class Entrance:
         world.idle_at = None
         topics = session.topic_frames
         world.say(number, replies.registered(session.key.id, request.variant, topics))
-        self._announce(session, "session_joined")
+        self.announce(session, "session_joined")
         self._sharing.announce_owners()
         if previous is not None:
             self._carrier.left(previous.number)
@@ -165,7 +165,7 @@ class Entrance:
         if session.identity != identity:
             world.do(SaveRoll())
         if world.presence.is_due(session.number, changed, world.now):
-            self._announce(session, "presence_update")
+            self.announce(session, "presence_update")
         return None
 
     def listing(self, number: int, session: Session, said: Listing) -> None:
@@ -177,7 +177,7 @@ class Entrance:
         except FrameTooLarge as error:
             world.say(number, replies.error(error.text))
 
-    def _announce(self, session: Session, what: str) -> None:
+    def announce(self, session: Session, what: str) -> None:
         """Show a session to the others, shortened where a frame cannot hold it."""
         world = self._world
         tell = replies.session_joined if what == "session_joined" else replies.presence_update

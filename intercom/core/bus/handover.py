@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intercom.core.bus.directory import INTERCOM, NDJSON, SUBAGENTS, Session
+from intercom.core.bus.directory import INTERCOM, SUBAGENTS, Session
 from intercom.core.bus.effects import Commit, Skip, Watch
 from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.letters import Content
@@ -39,7 +39,7 @@ class Handover:
         """Whether a session's connection takes mail now."""
         return (
             session is not None
-            and session.dialect != NDJSON
+            and not session.elsewhere
             and session.number not in self._world.paused
         )
 

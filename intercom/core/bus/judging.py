@@ -62,6 +62,7 @@ class Plan(NamedTuple):
     :ivar label: the target's name, for the file of an ask.
     :ivar receiver: the target as it is here; None if it is not.
     :ivar again: it is delivered even if the same was delivered before.
+    :ivar elsewhere: others bring it from the inbox to the target.
     """
 
     target: Key
@@ -70,11 +71,19 @@ class Plan(NamedTuple):
     digest: bytes
     receiver: Session | None
     again: bool = False
+    elsewhere: bool = False
 
     @property
     def live(self) -> bool:
         """The target is here."""
         return self.receiver is not None
+
+
+def plan_for(target: Session, digest: bytes, again: bool = False) -> Plan:
+    """The plan for a target that is here."""
+    label = target.info.get("name")
+    elsewhere = target.elsewhere
+    return Plan(target.key, target.identity, label, digest, target, again, elsewhere)
 
 
 REUSED = ("Message id was reused with different authored content", "E_MESSAGE_ID_REUSE")
@@ -169,7 +178,7 @@ class Judge:
             other = world.asks.get(sender.scope, message["id"])
             if other is not None and other.asker != sender:
                 raise Undeliverable(*REUSED)  # another's ask has the file of this name
-        return Plan(target.key, target.identity, target.info.get("name"), digest, target)
+        return plan_for(target, digest)
 
     def _judge_absent(self, case: Case, target: Absent) -> Plan:
         message = case.message
@@ -186,8 +195,9 @@ class Judge:
             )
         heir = self._world.directory.heir(target, case.sender.key)
         if heir is not None:
-            return Plan(heir.key, heir.identity, None, digest, heir)
-        return Plan(target.key, target.identity, None, digest, None)
+            return plan_for(heir, digest)
+        elsewhere = target.elsewhere
+        return Plan(target.key, target.identity, None, digest, None, elsewhere=elsewhere)
 
     def _check_answer(self, case: Case, target: Key) -> None:
         """An answer goes from whom was asked to who asked."""

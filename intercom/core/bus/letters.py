@@ -30,6 +30,7 @@ class Content(NamedTuple):
     :ivar info: SessionInfo of the sender when it sent. :ivar scope_name: of the sender.
     :ivar author: name and directory of the sender, be it an alias or not.
     :ivar received: when the hub took it, epoch ms.
+    :ivar foreign: the line was not made of a pi message, or not by whom it names.
     """
 
     message: Record
@@ -40,6 +41,7 @@ class Content(NamedTuple):
     target: Key
     addressed: Identity
     received: int
+    foreign: bool = False
 
 
 def content_of(
@@ -140,7 +142,8 @@ def _signed(
             scope = original.scope
             return Content(message, info, sender, scope, author, target, addressed, received)
     sender, info = Key(None, speaker), {"id": speaker}
-    return Content(message, info, sender, None, Identity(), target, addressed, received)
+    who = Identity()
+    return Content(message, info, sender, None, who, target, addressed, received, foreign=True)
 
 
 def _addressee(said: object, inbox: str, owner: Key | None) -> tuple[Key | None, Identity]:

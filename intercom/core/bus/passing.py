@@ -12,7 +12,7 @@ from intercom.core.bus.asks import Ask
 from intercom.core.bus.delivering import Delivering
 from intercom.core.bus.directory import Session
 from intercom.core.bus.handover import Handover
-from intercom.core.bus.judging import NOT_FOUND, Case, Plan, Undeliverable, ambiguous
+from intercom.core.bus.judging import NOT_FOUND, Case, Plan, Undeliverable, ambiguous, plan_for
 from intercom.core.bus.keys import Key
 from intercom.core.bus.letters import Content, write
 from intercom.core.bus.mailbox import Letter
@@ -66,8 +66,7 @@ class Passing:
         world.routes.prune(world.now)
         case = Case(sender, message, self._answered(sender, target.key, message), world.now)
         digest = digest_of(fingerprint(message, target.key.id))
-        label = target.info.get("name")
-        plan = Plan(target.key, target.identity, label, digest, target, again=True)
+        plan = plan_for(target, digest, again=True)
         try:
             content, line = self._delivering.written(case, plan)
             if is_staged(message, target.info):

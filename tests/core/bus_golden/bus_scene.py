@@ -12,7 +12,8 @@ from intercom.core.bus import effects as fx
 from intercom.core.bus.broker import Broker
 from intercom.core.bus.directory import Known
 from intercom.core.bus.limits import Limits
-from intercom.records import Batch, Position, Record, Refused, Written
+from intercom.records import Appeared, Batch, Position, Record, Refused, Written
+from intercom.wire.envelope import format_timestamp, make
 from intercom.wire.pi.fields import Variant
 from intercom.wire.pi.replies import may_be_sent
 from intercom.wire.pi.sessions import variant_of
@@ -141,6 +142,32 @@ class Scene:
 
     def do(self, verb: str, name: str) -> None:
         self.run(getattr(self.broker, verb)(self.numbers[name], self.now))
+
+    def elsewhere(self, name: str, info: Frame | None) -> None:
+        """A session that speaks lines comes or changes, or goes (None)."""
+        broker = self.broker
+        if info is None:
+            self.run(broker.left_elsewhere(name, self.now))
+            return
+        times = {"startedAt": self.now, "lastActivity": self.now}
+        unknown = {"cwd": "unknown", "model": "unknown", "pid": 0, **times}
+        self.rows[name] = {"id": name, **unknown, **info}
+        self.run(broker.joined_elsewhere(name, info, self.now))
+
+    def write(self, sender: str, to: str, message_id: str, payload: Frame) -> None:
+        """The hub core stores a line of such a session, and tells of it."""
+        line = make(
+            type="chat",
+            message_id=message_id,
+            from_session=sender,
+            to_session=to,
+            channel="c",
+            payload=payload,
+            reply_to=payload.pop("reply_to", None),
+            timestamp=format_timestamp(self.now / 1000),
+        )
+        self.files.append(to, line)
+        self.run(self.broker.written([Appeared(to, 1, [])], self.now))
 
     def closing(self) -> None:
         self.run(self.broker.closing(self.now))

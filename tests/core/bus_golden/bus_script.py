@@ -7,6 +7,8 @@ Inputs::
     sub w v           these connect and register as pi-subagents clients, as ``w-session``, ...
     a> {...}          connection a sends a frame
     connect a [tcp]   ; gone a ; garbled a ; paused a ; drained a ; +1000 (ms, then a tick)
+    lines n {...}     session n, which speaks lines, is here; ``lines n gone``: not any more
+    write n a m1 {}   the hub core stores its line for a: id and payload (and ``reply_to``)
     taken w           the peer of w has read all that was written to it
     restart           the broker dies, and another begins with the same files
     closing           the broker is told to go
@@ -187,6 +189,8 @@ class Script:
             kinds.update(words[1:])
         elif words[:2] == ["let", "go"]:
             scene.let_go(words[2])
+        elif words[0] in ("lines", "write"):
+            self._foreign(words)
         elif words[0] == "sub":
             self._join_plain(words[1:])
         elif "{" in line:
@@ -196,6 +200,13 @@ class Script:
             for name in words:
                 assert name.isalnum(), line
                 scene.join(name)
+
+    def _foreign(self, words: list[str]) -> None:
+        if words[0] == "write":
+            self.scene.write(*words[1:4], json.loads(" ".join(words[4:])))
+        else:
+            gone = words[2] == "gone"
+            self.scene.elsewhere(words[1], None if gone else json.loads(" ".join(words[2:])))
 
     def _join_plain(self, words: list[str]) -> None:
         if words[1:2] and words[1].startswith("{"):
