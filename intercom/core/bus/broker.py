@@ -75,7 +75,7 @@ class Broker:
 
     @property
     def sessions(self) -> int:
-        """Sessions that are connected."""
+        """Sessions that are connected, those that speak lines included."""
         return len(self._world.directory)
 
     @property
@@ -136,7 +136,8 @@ class Broker:
     def received(self, number: int, frame: Record, now: int) -> list[Effect]:
         """A connection sent a frame, as the frame cutter gives it."""
         world = self._at(now)
-        self._take(number)
+        if number not in world.paused:
+            self._take(number)
         self._lines.said(number, frame)
         return world.out
 
@@ -172,7 +173,7 @@ class Broker:
         To be called after a :class:`~intercom.core.bus.effects.Watch`, and once more before
         ``gone``, if that is found out then; not while written bytes wait in the shell. So the
         position of a subagents session moves, whose client sends no receipts; where nothing can
-        be found out it moves at the session's next frame.
+        be found out it moves at the session's next frame, unless the connection is paused.
         """
         world = self._at(now)
         self._take(number)
@@ -224,7 +225,12 @@ class Broker:
     # -- what the shell has done
 
     def written(self, outcomes: Sequence[Outcome], now: int) -> list[Effect]:
-        """What the spool's writer reports of inboxes of this dialect, per inbox in file order."""
+        """What the spool's writer reports, per inbox in file order.
+
+        Of entries of this dialect (their tickets are negative) ``Written`` and ``Refused``,
+        whosever inbox it is; of :attr:`inboxes` also ``Shifted``, and ``Appeared`` for all
+        lines that came from elsewhere, those of the hub core among them.
+        """
         world = self._at(now)
         for outcome in outcomes:
             if isinstance(outcome, Appeared):

@@ -174,7 +174,8 @@ class Directory:
             session.order = previous.order
             session.drawn = previous.drawn
         left = self._absent.pop(session.key, None)
-        session.drawn = session.drawn or (left is not None and left.drawn)
+        was_drawn = left is not None and left.drawn and not session.elsewhere
+        session.drawn = session.drawn or was_drawn
         self._sessions[session.key] = session
         self._keys[session.number] = session.key
 

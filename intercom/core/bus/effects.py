@@ -90,7 +90,9 @@ class Skip(msgspec.Struct, frozen=True, gc=False):
 
     Remember it (as ``skipped``), so that a later hub does not give it to ``found``.
 
-    :ivar code: why: ``E_DELIVERY_CANCELLED``, ``E_DELIVERY_EVICTED``, ``E_DELIVERY_EXPIRED``.
+    :ivar code: why: ``E_DELIVERY_CANCELLED``, ``E_DELIVERY_EVICTED``, ``E_DELIVERY_EXPIRED``,
+        ``E_DELIVERY_SUPERSEDED``, ``E_DELIVERY_FAILED`` (its receiver's client cannot be sent
+        it), ``E_TARGET_DISCONNECTED`` (its sender was told that the receiver left before).
     """
 
     inbox: str

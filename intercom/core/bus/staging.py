@@ -138,7 +138,10 @@ class Staging:
     def left(self, session: Session) -> None:
         """A session left: what waited for it is dropped, and so are its own questions."""
         for staged in self._stage.of(session.key):
-            self._fail(staged, GONE[0])
+            if staged.plan.elsewhere and staged.plan.target == session.key:
+                self._deliver(staged)  # it lies there until it comes back
+            else:
+                self._fail(staged, GONE[0])
 
     def _deliver(self, staged: Staged) -> None:
         self._world.turns.start(self._delivery(staged), lambda: None)

@@ -114,6 +114,28 @@ def test_an_inbox_that_changes_hands_is_left_to_the_other(scene: Scene) -> None:
     assert not any(box.letters for box in scene.broker._world.mailbox.boxes())
 
 
+def test_an_inbox_that_changes_hands_is_not_discarded(scene: Scene) -> None:
+    scene.connect("x")
+    plain = {"type": "register", "session": {"cwd": "/w", "model": "m"}}
+    scene.say("x", plain)
+    drawn = scene.rows["x"]["id"]
+    scene.do("gone", "x")
+    scene.elsewhere(drawn, {})
+    scene.elsewhere(drawn, None)
+    scene.tick(25 * 60 * 60 * 1000)
+    assert ("!", ("discard", drawn)) not in scene.said
+
+
+def test_what_waits_for_one_that_leaves_is_put_into_its_inbox(scene: Scene) -> None:
+    scene.join_plain("w")
+    scene.elsewhere("nd", {"status": "idle"})
+    replace = {"delivery": "queue", "queueMode": "replace", "threadId": "t"}
+    assert send(scene, "w", "nd", **replace)["type"] == "delivery_queued"
+    scene.elsewhere("nd", None)
+    assert len(scene.files.inboxes["nd"]) == 1
+    assert not frames(scene, "w", "delivery_failed")
+
+
 def test_a_session_in_another_inbox_than_its_name_says_is_no_member(scene: Scene) -> None:
     for session_id in ("pi.b", "hub", ""):
         scene.run(scene.broker.joined_elsewhere(session_id, {}, scene.now))
