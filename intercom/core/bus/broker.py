@@ -60,7 +60,7 @@ class Broker:
         delivering = Delivering(world, self._carrier, handover)
         posting = Posting(world, Judge(world, self._carrier, handover), delivering)
         self._foreign = Foreign(world, entrance, self._carrier)
-        passing = Passing(world, delivering, handover)
+        passing = Passing(world, delivering)
         recalling = Recalling(world, handover)
         parts = (posting, passing, Publishing(world, passing), recalling, sharing)
         self._staging = passing.staging

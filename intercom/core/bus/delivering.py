@@ -13,7 +13,7 @@ from intercom.core.bus.asks import Ask, record_of
 from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.effects import Keep, SaveAsk
 from intercom.core.bus.handover import Handover, letter_of
-from intercom.core.bus.judging import REUSED, Case, Plan, Undeliverable
+from intercom.core.bus.judging import GONE, REUSED, Case, Plan, Undeliverable
 from intercom.core.bus.keys import inbox_of
 from intercom.core.bus.letters import Content, content_of, write
 from intercom.core.bus.mailbox import Letter, Place
@@ -110,7 +110,7 @@ class Delivering:
         message_id = envelope_id(case.message["id"])
         entry = Entry(0, inbox, line, sender, message_id, plan.digest, world.level)
         written, stored = yield from self._append(entry)
-        if plan.again and _was_there(written):
+        if plan.plain and _was_there(written):
             yield stored
             nonce = world.draw()
             line = write(content, world.channel, plan.digest, nonce)
@@ -124,7 +124,19 @@ class Delivering:
             raise Undeliverable(written.text, "E_DELIVERY_FAILED", retryable=True)
         letter = self._place(written, plan, content)
         yield stored
+        if plan.plain and letter is not None:
+            self._check_arrived(letter)
         return letter
+
+    def _check_arrived(self, letter: Letter) -> None:
+        """Who left meanwhile gets nothing later: the sender is told, and may try another.
+
+        :raise Undeliverable: it did.
+        """
+        here = self._handover.receiver(letter) is not None
+        if not letter.pushed and (letter.settled or not here):
+            self._handover.give_up(letter, *GONE)
+            raise Undeliverable(*GONE)
 
     def _append(self, entry: Entry) -> Step[tuple[Written | Refused, Hashable]]:
         """What became of an entry, and the name of the answer that it is safe."""

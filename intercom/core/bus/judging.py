@@ -61,7 +61,8 @@ class Plan(NamedTuple):
 
     :ivar label: the target's name, for the file of an ask.
     :ivar receiver: the target as it is here; None if it is not.
-    :ivar again: it is delivered even if the same was delivered before.
+    :ivar plain: by pi-subagents' rules: it is delivered even if the same was before, and
+        nothing stays for a target that left meanwhile.
     :ivar elsewhere: others bring it from the inbox to the target.
     """
 
@@ -70,7 +71,7 @@ class Plan(NamedTuple):
     label: str | None
     digest: bytes
     receiver: Session | None
-    again: bool = False
+    plain: bool = False
     elsewhere: bool = False
 
     @property
@@ -79,16 +80,17 @@ class Plan(NamedTuple):
         return self.receiver is not None
 
 
-def plan_for(target: Session, digest: bytes, again: bool = False) -> Plan:
+def plan_for(target: Session, digest: bytes, plain: bool = False) -> Plan:
     """The plan for a target that is here."""
     label = target.info.get("name")
     elsewhere = target.elsewhere
-    return Plan(target.key, target.identity, label, digest, target, again, elsewhere)
+    return Plan(target.key, target.identity, label, digest, target, plain, elsewhere)
 
 
 REUSED = ("Message id was reused with different authored content", "E_MESSAGE_ID_REUSE")
 NO_ASK = ("Reply target does not match a pending ask", "E_REPLY_TARGET")
 OTHER_ASK = ("Reply target does not match the pending ask", "E_REPLY_TARGET")
+GONE = ("Recipient disconnected before delivery", "E_TARGET_DISCONNECTED")
 NOT_FOUND = ("Session not found", "E_TARGET_NOT_FOUND")
 
 

@@ -11,13 +11,11 @@ from typing import Literal, NamedTuple
 from intercom.core.bus.asks import Ask
 from intercom.core.bus.delivering import Delivering
 from intercom.core.bus.directory import Session
-from intercom.core.bus.handover import Handover
-from intercom.core.bus.judging import NOT_FOUND, Case, Plan, Undeliverable, ambiguous, plan_for
+from intercom.core.bus.judging import NOT_FOUND, Case, Undeliverable, ambiguous, plan_for
 from intercom.core.bus.keys import Key
-from intercom.core.bus.letters import Content, write
-from intercom.core.bus.mailbox import Letter
+from intercom.core.bus.letters import write
 from intercom.core.bus.outcomes import digest_of
-from intercom.core.bus.staging import GONE, Staged, Staging
+from intercom.core.bus.staging import Staged, Staging
 from intercom.core.bus.turns import Step, Work
 from intercom.core.bus.world import World
 from intercom.wire.pi import replies
@@ -41,10 +39,9 @@ class Passing:
     :ivar staging: what waits for a later one of its thread.
     """
 
-    def __init__(self, world: World, delivering: Delivering, handover: Handover) -> None:
+    def __init__(self, world: World, delivering: Delivering) -> None:
         self._world = world
         self._delivering = delivering
-        self._handover = handover
         self.staging = Staging(world, self._bring)
 
     def send(self, number: int, sender: Session, request: Send) -> Work:
@@ -66,13 +63,13 @@ class Passing:
         world.routes.prune(world.now)
         case = Case(sender, message, self._answered(sender, target.key, message), world.now)
         digest = digest_of(fingerprint(message, target.key.id))
-        plan = plan_for(target, digest, again=True)
+        plan = plan_for(target, digest, plain=True)
         try:
             content, line = self._delivering.written(case, plan)
             if is_staged(message, target.info):
                 self.staging.put(case, plan, content)
                 return Fate("queued", _STAGED)
-            yield from self._deliver(case, plan, content, line)
+            yield from self._delivering.deliver(case, plan, content, line)
         except Undeliverable as no:
             return Fate("failed", no.reason)
         return Fate("delivered")
@@ -85,11 +82,8 @@ class Passing:
         case, plan, content, _ = staged
         answers = self._answered(case.sender, plan.target, case.message)
         line = write(content, self._world.channel, plan.digest)
-        yield from self._deliver(case._replace(answers=answers), plan, content, line)
-
-    def _deliver(self, case: Case, plan: Plan, content: Content, line: bytes) -> Work:
-        letter = yield from self._delivering.deliver(case, plan, content, line)
-        yield from self._check_arrived(case, letter)
+        case = case._replace(answers=answers)
+        yield from self._delivering.deliver(case, plan, content, line)
 
     def _answered(self, sender: Session, target: Key, message: Record) -> Ask | None:
         """The pending ask that a message answers; if it answers none, it is sent all the same."""
@@ -98,20 +92,6 @@ class Passing:
         if ask is None or (ask.asker, ask.target) != (target, sender.key):
             return None
         return ask
-
-    def _check_arrived(self, case: Case, letter: Letter | None) -> Work:
-        """Who left meanwhile gets nothing later: the sender is told, and may try another.
-
-        :raise Undeliverable: it did.
-        """
-        if letter is None or letter.pushed:
-            return
-        if letter.settled or self._handover.receiver(letter) is None:
-            self._handover.give_up(letter, *GONE)
-            ask = self._world.own_ask(case.sender, letter.message_id) if letter.asks else None
-            if ask is not None:
-                yield self._world.remove_ask(ask)
-            raise Undeliverable(*GONE)
 
     def _tell(self, number: int, message_id: str, fate: Fate) -> None:
         match fate.state:

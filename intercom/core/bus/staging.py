@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from intercom.core.bus.directory import SUBAGENTS, Session
 from intercom.core.bus.effects import Wake
-from intercom.core.bus.judging import Case, Plan, Undeliverable
+from intercom.core.bus.judging import GONE, Case, Plan, Undeliverable
 from intercom.core.bus.keys import Key
 from intercom.core.bus.letters import Content
 from intercom.core.bus.turns import Work
@@ -28,7 +28,6 @@ DELAY_MS = 1500
 MAX_STAGED = 1000
 MAX_OF_A_SENDER = 100
 FULL = "Replace-mode delivery queue is full; retry after pending updates are delivered."
-GONE = ("Recipient disconnected before delivery", "E_TARGET_DISCONNECTED")
 
 #: Sender, receiver, and the thread between them.
 Thread = tuple[Key, Key, str]
