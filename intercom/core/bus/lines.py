@@ -159,6 +159,7 @@ class Lines:
     def end_all(self) -> None:
         """Every connection ends, and nothing more is said of it."""
         for number in self._connections:
+            self.lobby.leave(number)
             self._world.close(number)
         self._connections.clear()
         self._slow.clear()

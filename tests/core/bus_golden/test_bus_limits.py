@@ -308,4 +308,6 @@ def test_the_end_of_the_hub_ends_every_connection() -> None:
     scene.run(scene.broker.closing(scene.now))
     assert [what for what in scene.said if what[1] == "ends"] == [("a", "ends"), ("b", "ends")]
     scene.do("gone", "a")
+    scene.tick(1000)
+    scene.tick(1000)
     assert len(scene.said) == 3

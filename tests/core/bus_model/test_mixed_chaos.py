@@ -124,8 +124,11 @@ class MixedMachine(RuleBasedStateMachine):
         self.look()
         gone = [thread for thread in self.staged if thread[1] == name]
         for thread in gone:
-            assert thread[0] not in self.here  # else it would have heard
-            del self.staged[thread]
+            message_id = self.staged.pop(thread)
+            if name in LINES and thread[0] in self.here:
+                self.confirmed.add(message_id)  # it is put into the inbox
+            elif name not in LINES:
+                assert thread[0] not in self.here  # else it would have heard
 
     def finish(self, conn: str) -> None:
         """Let go what this connection waits for: before that is done its session does not end."""
