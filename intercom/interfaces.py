@@ -216,14 +216,16 @@ class ISpool(Interface):
         :raise SpoolError: the file cannot be read or stays locked.
         """
 
-    def commit(inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
+    def commit(
+        inbox: str, position: Position, state: str = "read", at_once: bool = False
+    ) -> Deferred[Position]:
         """Move the stored position forward; fires with what is stored now.
 
         :param state: ``read``, or ``skipped`` for what is passed without being shown.
             ``shown`` moves nothing, and is only remembered; fires with the stored position.
 
         Commits of one inbox may gather for a moment (a twentieth of a second) and be done
-        as one; ``close`` does at once what waits.
+        as one; ``close`` does at once what waits, and so does one that is to be ``at_once``.
 
         Monotonic: a position behind the stored one changes nothing. Durable against the
         death of any process, not against a power cut (then messages are seen again).
@@ -239,6 +241,25 @@ class ISpool(Interface):
 
     def enrol(session: str) -> Deferred[None]:
         """Remember that this session id is in use. Idempotent."""
+
+    def skip(inbox: str, start: Position, end: int, lost: bool) -> Deferred[None]:
+        """Note of one unread line that it is to be shown to nobody, wherever the position is.
+
+        It stays in the file, and is ``skipped``. Idempotent; of a line that is read already,
+        or gone, nothing is noted. It is not told to ``moved``, for whoever asks knows.
+
+        :param end: the byte behind its line feed.
+        :param lost: nobody took it back: it becomes a dead letter.
+        """
+
+    def skipped(inbox: str) -> Deferred[dict[Position, int]]:
+        """Where the unread lines begin of which :meth:`skip` was told, each with its end."""
+
+    def discard(inbox: str) -> Deferred[int]:
+        """Remove an inbox and all that belongs to it; fires with how many lines were unread.
+
+        Those are dead letters before they go. Whoever appends later makes a new one.
+        """
 
     def compact(inbox: str) -> Deferred[bool]:
         """Take what is read out of an inbox, raising its generation; True if done.

@@ -103,6 +103,17 @@ class Auth(msgspec.Struct, frozen=True, gc=False):
     speaker: str | None = None
 
 
+class TakePlaces(msgspec.Struct, frozen=True, gc=False):
+    """Be found where the pi clients look for their broker (``pi-broker``); or no longer.
+
+    :ivar plan: as ``intercom.pi.plan`` writes it; None gives the places back.
+    """
+
+    plan: dict[str, Any] | None
+    id: str | None = None
+    speaker: str | None = None
+
+
 class Unknown(msgspec.Struct, frozen=True, gc=False):
     """A well-formed line of a type that this hub does not know: ``UNKNOWN_TYPE``."""
 
@@ -111,7 +122,9 @@ class Unknown(msgspec.Struct, frozen=True, gc=False):
     speaker: str | None = None
 
 
-Message = Envelope | Register | Heartbeat | Ack | ListSessions | Unregister | Auth | Unknown
+Message = (
+    Envelope | Register | Heartbeat | Ack | ListSessions | Unregister | Auth | TakePlaces | Unknown
+)
 
 
 # -- what the hub says ------------------------------------------------------------------------
@@ -207,6 +220,14 @@ class Sessions(msgspec.Struct, frozen=True, gc=False):
     reply_to: str | None = None
 
 
+class PlacesTaken(msgspec.Struct, frozen=True, gc=False):
+    """Answer to :class:`TakePlaces`: it is done; ``pid`` is in the pid file."""
+
+    session: str | None
+    pid: int
+    reply_to: str | None = None
+
+
 class Beat(msgspec.Struct, frozen=True, gc=False):
     """The hub's heartbeat: a ping, or the answer to one."""
 
@@ -214,4 +235,4 @@ class Beat(msgspec.Struct, frozen=True, gc=False):
     reply_to: str | None = None
 
 
-Reply = Welcome | Fault | Receipt | Progress | Cursor | Sessions | Beat
+Reply = Welcome | Fault | Receipt | Progress | Cursor | Sessions | PlacesTaken | Beat

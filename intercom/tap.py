@@ -62,6 +62,9 @@ class Options(usage.Options):
         ["durability", None, None, "Said to be stored once safe in: memory, process, disk."],
         ["idle-exit", None, None, "Seconds without any connection after which to end; or never."],
     ]
+    optFlags = [  # noqa: N815  Twisted's name
+        ["pi", None, "Be found where pi-intercom and pi-subagents look for their broker."],
+    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,6 +101,7 @@ class Options(usage.Options):
             row = SETTINGS["listen"]
             typed = [one for text in self["listen"] for one in row.of_text(text, "--listen")]
             asked["listen"] = typed or None
+            asked["pi"] = bool(self["pi"]) or None
             extra_endpoints(None, typed)
         except BadConfig as error:
             raise usage.UsageError(f"{error.text}; {error.remedy}") from error

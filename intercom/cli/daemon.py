@@ -39,6 +39,11 @@ from intercom.settings.table import SETTINGS
     help="Listen at a Twisted endpoint, too (tcp:7654:interface=127.0.0.1); may be repeated. "
     "Who connects from outside the file system must show the channel's key.",
 )
+@click.option(
+    "--pi",
+    is_flag=True,
+    help="Be found where pi-intercom and pi-subagents look for their broker; see pi-broker.",
+)
 @click.pass_context
 def daemon(
     ctx: click.Context,
@@ -46,6 +51,7 @@ def daemon(
     idle_exit: str | None,
     on_demand: bool,
     listen: tuple[str, ...],
+    pi: bool,
 ) -> int:
     """Run the hub of a channel until SIGTERM, SIGINT or a hang-up; then exit 0.
 
@@ -53,23 +59,26 @@ def daemon(
     Also 0 if another hub leads the channel already: it is named. 73 if an address,
     file or directory cannot be taken, with the reason.
     """
-    asked = values(durability, idle_exit, listen)
+    asked = values(durability, idle_exit, listen, pi)
     paths = options.scope(ctx).paths
     settle = partial(hub_settings, paths, asked, os.environ, on_demand=on_demand)
     return run(settle(warn=output.note), settle)
 
 
-def values(durability: str | None, idle_exit: str | None, listen: Sequence[str]) -> dict[str, Any]:
+def values(
+    durability: str | None, idle_exit: str | None, listen: Sequence[str], pi: bool = False
+) -> dict[str, Any]:
     """The settings that the options give; None where one was left out.
 
     :raise BadUsage: an option makes no sense.
     """
     idle, places = SETTINGS["idle_exit"], SETTINGS["listen"]
     with options.typed():
-        asked = {
+        asked: dict[str, Any] = {
             "durability": durability,
             "idle_exit": None if idle_exit is None else idle.of_text(idle_exit, "--idle-exit"),
             "listen": [one for text in listen for one in places.of_text(text, "--listen")] or None,
+            "pi": pi or None,
         }
         check_endpoints(asked["listen"] or ())
     return asked
@@ -91,21 +100,33 @@ def run(settings: HubSettings, settle: Callable[[], HubSettings]) -> int:
 
     :param settle: see :class:`intercom.hub.service.HubService`.
     """
+    from intercom.hub.service import exit_status
+
+    return exit_status(run_until_end(settings, settle))
+
+
+def run_until_end(settings: HubSettings, settle: Callable[[], HubSettings]) -> BaseException | None:
+    """Run a hub in this process; why it could not start or go on, None if it could.
+
+    The reactor can be run once in a process.
+
+    :param settle: see :class:`intercom.hub.service.HubService`.
+    """
     from twisted.internet import reactor as _reactor
     from twisted.logger import globalLogBeginner
 
     from intercom.hub.descriptors import raise_limit
-    from intercom.hub.service import HubService, exit_status, stop_reactor, use_monotonic_time
+    from intercom.hub.service import HubService, stop_reactor, use_monotonic_time
 
     raise_limit()
     reactor: Any = _reactor  # its declared type knows neither threads nor triggers
     use_monotonic_time(reactor)
     # The hub's log is its service's; what is printed is for whoever started us.
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
-    ended: list[int] = []
+    ended: list[BaseException | None] = []
 
     def leave(error: BaseException | None) -> None:
-        ended.append(exit_status(error))
+        ended.append(error)
         stop_reactor(reactor)
 
     service = HubService(reactor, settings, leave, settle=settle)
@@ -114,4 +135,4 @@ def run(settings: HubSettings, settle: Callable[[], HubSettings]) -> int:
     # The reactor itself takes SIGTERM and SIGINT; a closed terminal is a request to go, too.
     signal.signal(signal.SIGHUP, lambda *_: reactor.callFromThread(stop_reactor, reactor))
     reactor.run()
-    return ended[0] if ended else 0
+    return ended[0] if ended else None

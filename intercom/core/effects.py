@@ -8,6 +8,8 @@ are the shell's.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from intercom.messages import Reply
@@ -105,6 +107,14 @@ class MakeRoom(msgspec.Struct, frozen=True, gc=False):
     inbox: str
 
 
+class ServePlaces(msgspec.Struct, frozen=True, gc=False):
+    """Take the places of the pi clients, or give them back; the shell answers by itself."""
+
+    connection: int
+    message_id: str | None
+    plan: dict[str, Any] | None
+
+
 class Close(msgspec.Struct, frozen=True, gc=False):
     """End a connection once everything said to it is written.
 
@@ -140,6 +150,7 @@ Effect = (
     | CommitPosition
     | NotePushed
     | MakeRoom
+    | ServePlaces
     | Close
     | Drop
     | Note

@@ -16,7 +16,7 @@ from intercom.core.desk import Desk
 from intercom.core.effects import Answer, Close, Effect, Note
 from intercom.core.limits import Lobby
 from intercom.core.liveness import look_after
-from intercom.core.receiving import acknowledge, drained, paused, refused
+from intercom.core.receiving import acknowledge, drained, paused, refused, take_places
 from intercom.core.roster import Roster
 from intercom.core.routing import Digest, Identify, Notice, Routing, feed_news
 from intercom.core.session import Link, open_link
@@ -35,6 +35,7 @@ from intercom.messages import (
     Message,
     Register,
     Sessions,
+    TakePlaces,
     Unknown,
     Unregister,
 )
@@ -89,7 +90,8 @@ class HubCore:
             Ack: self._ack,  # type: ignore[dict-item]
             ListSessions: self._list,  # type: ignore[dict-item]
             Unregister: self._unregister,  # type: ignore[dict-item]
-            Auth: self._auth_again,  # type: ignore[dict-item]
+            Auth: lambda _link, _message, _now: [],
+            TakePlaces: take_places,  # type: ignore[dict-item]
             Unknown: self._unknown,  # type: ignore[dict-item]
         }
 
@@ -174,6 +176,7 @@ class HubCore:
         if link.session is None:
             effects = self._unregistered(link, message, now)
             waits = link.claimed is None and link.fault is None
+            waits = waits and not isinstance(message, TakePlaces)  # it stays, and is nobody
             (self._lobby.heard if waits else self._lobby.leave)(connection)
             return effects
         if message.speaker is not None and message.speaker != link.session:
@@ -208,6 +211,8 @@ class HubCore:
             return []  # a key where none is needed does no harm and claims nothing
         if isinstance(message, ListSessions) and message.speaker is None:
             return self._list(link, message, now)  # whoever only wants to look in is nobody
+        if isinstance(message, TakePlaces) and message.speaker is None:
+            return take_places(link, message, now)
         # Any first line registers, as the original hub has it.
         effects = self._admission.claim(link, Register(message.id, message.speaker))
         if link.fault is None:
@@ -257,9 +262,6 @@ class HubCore:
         link.life.release()
         self._lobby.enter(link, spoke=True)
         return effects
-
-    def _auth_again(self, link: Link, message: Auth, now: float) -> list[Effect]:
-        return []
 
     def _unknown(self, link: Link, message: Unknown, now: float) -> list[Effect]:
         text = f"this hub knows no type {message.type[:64]!r}"

@@ -1,15 +1,15 @@
-"""What a receiver does about its pushes: it acknowledges them, and it drains.
+"""What a connection asks beside sending: it acknowledges pushes, it drains, it wants places.
 
 How its inbox reaches it is told in :mod:`intercom.core.feeds`.
 """
 
 from __future__ import annotations
 
-from intercom.core.effects import Answer, CommitPosition, Effect
+from intercom.core.effects import Answer, CommitPosition, Effect, ServePlaces
 from intercom.core.routing import feed_news
 from intercom.core.session import Link
 from intercom.errors import IntercomError
-from intercom.messages import Ack, Fault
+from intercom.messages import Ack, Fault, TakePlaces
 
 
 def acknowledge(link: Link, message: Ack) -> list[Effect]:
@@ -36,6 +36,14 @@ def refused(link: Link, error: IntercomError, message_id: str | None) -> list[Ef
     if link.feed is not None and isinstance(generation, int):
         link.feed.outdated(generation)
     return [Answer(link.number, fault), *feed_news(link)]
+
+
+def take_places(link: Link, message: TakePlaces, now: float) -> list[Effect]:
+    """It asks for the pi places to be served; only who could take them itself may."""
+    if link.credentials.uid is None:
+        text = "only a process whose user the kernel tells may ask for the pi places"
+        return [Answer(link.number, Fault(link.session, "UNAUTHORIZED", text, message.id))]
+    return [ServePlaces(link.number, message.id, message.plan)]
 
 
 def paused(link: Link) -> list[Effect]:

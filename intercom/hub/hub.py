@@ -13,7 +13,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, TimeoutError
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall, deferLater
+from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -21,10 +21,15 @@ from zope.interface import implementer
 from intercom.core import effects as fx
 from intercom.core.limits import too_many
 from intercom.errors import IntercomError, ProtocolError
+from intercom.hub.admissions import Admissions
+from intercom.hub.attendance import Attendance
 from intercom.hub.errands import Errands
+from intercom.hub.pi.bus import Bus
+from intercom.hub.pi.lending import Lending
 from intercom.hub.publishing import Publisher
 from intercom.hub.retention import Retention
-from intercom.hub.turn import TurnEnd
+from intercom.hub.transports import is_strange
+from intercom.hub.turn import TurnEnd, until
 from intercom.interfaces import IHub, IPeer, IRegistry, IRouter, ISpool, ISpoolListener
 from intercom.messages import Cursor, Fault, Message
 from intercom.names import RESERVED
@@ -40,8 +45,6 @@ GUARD_TICKS = 2
 RECEIPTS_WITHIN_S, PEERS_WITHIN_S, SPOOL_WITHIN_S = 0.3, 0.7, 0.8
 #: For so many receivers, at most, that hold no locks of their own, the hub holds two each.
 MOST_GUARDED = 1024
-#: Uids that may connect over a Unix socket: ours, and root, which could read our files anyway.
-_ROOT = 0
 
 
 @implementer(IHub, ISpoolListener)
@@ -57,6 +60,7 @@ class Hub:
     :param limits: how many connections there may be, and how long mail is kept.
     :param guarded: for how many receivers, at most, locks are held.
     :param leave: called with a reason when the hub can no longer keep its promises.
+    :param bus: serves the pi clients, with the same ``attendance``; ``lending`` their places.
     """
 
     _log = Logger()
@@ -71,6 +75,8 @@ class Hub:
         decode: Callable[[bytes], Message] | None = None,
         limits: Limits = DEFAULTS,
         guarded: int = MOST_GUARDED,
+        attendance: Attendance | None = None,
+        bus: Bus | None = None,
     ) -> None:
         self.clock = clock
         self._core = core
@@ -80,10 +86,11 @@ class Hub:
         self._decode = decode
         self._turn = TurnEnd(clock)
         self._peers: dict[int, IPeer] = {}
-        self._last = 0
+        own = Attendance(limits.connections, clock.seconds())
+        self.attendance = own if attendance is None else attendance
+        self.bus = bus
+        self.lending: Lending | None = None
         self._desk: int | None = None
-        self._empty_since = clock.seconds()
-        self._most = limits.connections
         self._guarded = guarded
         self._publisher = Publisher(registry, self._turn, self._log_error)
         self._retention = Retention(clock, spool, self._expired, limits)
@@ -95,16 +102,20 @@ class Hub:
     def _each_effect(self) -> dict[type, Callable[[Any], None]]:
         """Who performs what."""
         errands = Errands(self._spool, self._core, self._feed)
+        admissions = Admissions(
+            self._peers, self._registry, self._publisher, self._core, self._feed
+        )
         return {
             fx.Push: self._push,
             fx.Answer: self._answer,
-            fx.Admit: self._admit,
+            fx.Admit: admissions.admit,
             fx.PublishPeers: self._publish_peers,
             fx.EnrolSession: self._enrol,
             fx.ReadInbox: errands.read,
             fx.CommitPosition: errands.commit,
             fx.NotePushed: self._note_pushed,
             fx.MakeRoom: self._make_room,
+            fx.ServePlaces: self._serve_places,
             fx.Close: self._close,
             fx.Drop: self._drop,
             fx.Note: self._note,
@@ -115,13 +126,14 @@ class Hub:
     async def _start(self) -> None:
         await self._spool.open(self)
         await self._registry.publish(())
-        self._empty_since = self.clock.seconds()
+        self.attendance.restart(self.clock.seconds())
         self._ticking.start(TICK_S, now=False)
         if self._decode is not None:
-            self._last += 1
-            self._desk = self._last
+            self._desk = self.attendance.number()
             self._feed(self._core.open_desk, self._desk)
         self._retention.start()
+        if self.bus is not None:
+            await self.bus.start()
 
     def start(self) -> Deferred[None]:
         """Open the spool, publish that nobody is here yet, begin to tick."""
@@ -136,51 +148,56 @@ class Hub:
         return Deferred.fromCoroutine(self._shut_down())
 
     async def _shut_down(self) -> None:
-        await self._until(lambda: self._core.pending == 0, RECEIPTS_WITHIN_S)
+        await until(self.clock, lambda: not self._pending, RECEIPTS_WITHIN_S)
         self._perform(self._core.closing(self.clock.seconds()))
-        await self._until(lambda: not self._peers, PEERS_WITHIN_S)
+        if self.bus is not None:
+            self.bus.closing()
+        await until(self.clock, lambda: not self.attendance, PEERS_WITHIN_S)
         for peer in list(self._peers.values()):
             peer.abort()
         self._retention.stop()
         if self._ticking.running:
             self._ticking.stop()
-        for what, closing in (
-            ("spool", self._spool.close()),
-            ("registry", self._registry.withdraw()),
-        ):
+        closings = [("spool", self._spool.close()), ("registry", self._registry.withdraw())]
+        if self.bus is not None:
+            closings.append(("bus", self.bus.stop()))
+        for what, closing in closings:
             try:
                 await closing.addTimeout(SPOOL_WITHIN_S, self.clock)
             except (TimeoutError, IntercomError, OSError) as error:
                 self._log.error("{what} did not close: {error}", what=what, error=str(error))
 
-    async def _until(self, reached: Callable[[], bool], within: float) -> None:
-        """Wait for a condition, a little at a time, but not for ever."""
-        deadline = self.clock.seconds() + within
-        while not reached() and self.clock.seconds() < deadline:
-            await deferLater(self.clock, 0.01)
+    @property
+    def _pending(self) -> int:
+        """What was said and is not answered yet."""
+        return self._core.pending + (0 if self.bus is None else self.bus.pending)
 
     @property
     def peer_count(self) -> int:
         """Connections attached now."""
+        return len(self.attendance)
+
+    @property
+    def line_peers(self) -> int:
+        """Those of them that speak NDJSON."""
         return len(self._peers)
 
     def idle_for(self, now: float) -> float:
         """Seconds since the last connection left, or the start; 0.0 while any is attached."""
-        return 0.0 if self._peers else now - self._empty_since
+        return self.attendance.idle_for(now)
 
     # -- IHub
 
     def room(self) -> int:
         """See :meth:`IHub.room`."""
-        return self._most - len(self._peers)
+        return self.attendance.room()
 
     def attach(self, peer: IPeer, needs_key: bool = False) -> int:
         """See :meth:`IHub.attach`. Another user's process is turned away."""
-        self._last += 1
-        number = self._last
+        number = self.attendance.arrive()
         self._peers[number] = peer
-        uid = peer.credentials.uid
-        if uid is not None and uid not in (os.geteuid(), _ROOT):
+        if is_strange(peer.credentials):
+            uid = peer.credentials.uid
             self._log.warn("refused a process of uid {uid}", uid=uid, pid=peer.credentials.pid)
             text = f"this hub serves uid {os.geteuid()} only, and you are uid {uid}"
             peer.answer(Fault(None, "UNAUTHORIZED", text))
@@ -214,9 +231,10 @@ class Hub:
         """See :meth:`IHub.detach`."""
         if self._peers.pop(connection, None) is None:
             return
-        if not self._peers:
-            self._empty_since = self.clock.seconds()
+        self.attendance.leave(connection, self.clock.seconds())
         self._feed(self._core.disconnected, connection)
+        if self.bus is not None and not self._peers:
+            self.bus.arm()
 
     def pause(self, connection: int) -> None:
         """See :meth:`IHub.pause`."""
@@ -235,10 +253,14 @@ class Hub:
     def written(self, outcomes: Sequence[Outcome]) -> None:
         """See :meth:`ISpoolListener.written`."""
         self._feed(self._core.written, outcomes)
+        if self.bus is not None:
+            self.bus.written(outcomes)
 
     def stored(self, tickets: Sequence[int], level: str) -> None:
         """See :meth:`ISpoolListener.stored`."""
         self._feed(self._core.stored, tickets, level)
+        if self.bus is not None:
+            self.bus.stored(tickets)
 
     def unsynced(self, tickets: Sequence[int], text: str) -> None:
         """See :meth:`ISpoolListener.unsynced`.
@@ -271,6 +293,8 @@ class Hub:
 
     def _tick(self) -> None:
         self._feed(self._core.tick)
+        if self.bus is not None:
+            self.bus.tick()
         self._ticks += 1
         if self._ticks % GUARD_TICKS == 0:
             receivers = self._core.receivers(self.clock.seconds())[: self._guarded]
@@ -326,29 +350,6 @@ class Hub:
             if found is not None and found.sender not in RESERVED:
                 self._feed(self._core.misfiled, found.sender, found.message_id, error)
 
-    def _admit(self, effect: fx.Admit) -> None:
-        peer = self._peers.get(effect.connection)
-        if peer is not None:
-            peer.hold()
-        Deferred.fromCoroutine(self._look_into(effect)).addErrback(
-            lambda failure: self._log.failure("admission failed", failure)
-        )
-
-    async def _look_into(self, effect: fx.Admit) -> None:
-        """Publish, read the token, decide. A list that cannot be published stops nobody."""
-        token = None
-        try:
-            if effect.publish is not None:
-                await self._publisher.now(effect.publish)
-            if effect.token_of is not None:
-                token = await self._registry.token(effect.token_of)
-        except (IntercomError, OSError) as error:
-            self._log.error("cannot look into a claim: {error}", error=str(error))
-        self._feed(self._core.admitted, effect.connection, token)
-        peer = self._peers.get(effect.connection)
-        if peer is not None:
-            peer.release()
-
     def _publish_peers(self, effect: fx.PublishPeers) -> None:
         self._publisher.soon(effect.sessions)
 
@@ -358,8 +359,8 @@ class Hub:
     def _log_error(self, failure: Failure, what: str) -> None:
         """An expected failure is one line in the log, a bug a traceback."""
         if failure.check(IntercomError, OSError):
-            message = failure.getErrorMessage()
-            self._log.error("{what} could not be written: {error}", what=what, error=message)
+            why = failure.getErrorMessage()
+            self._log.error("{what} could not be written: {why}", what=what, why=why)
         else:
             self._log.failure("bug while writing {what}", failure, what=what)
 
@@ -368,6 +369,14 @@ class Hub:
 
     def _make_room(self, effect: fx.MakeRoom) -> None:
         self._retention.hurry(effect.inbox)
+
+    def _serve_places(self, effect: fx.ServePlaces) -> None:
+        peer = self._peers.get(effect.connection)
+        if peer is not None and self.lending is not None:
+            self.lending.serve(effect, peer.answer)
+        elif peer is not None:
+            text = "this hub takes no places"
+            peer.answer(Fault(None, "UNKNOWN_TYPE", text, effect.message_id))
 
     def _expired(self, inbox: str, records: list[Record]) -> None:
         self._feed(self._core.expired, inbox, records)

@@ -37,6 +37,7 @@ class Outflow:
     :param pause: called once when unsent bytes pass the push limit.
     :param hold: called once when they pass the answer limit.
     :param drained: called after either, when everything has left.
+    :param ending: what is added to each line; frames that carry their length need none.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class Outflow:
         pause: Callable[[], None],
         hold: Callable[[], None],
         drained: Callable[[], None],
+        ending: bytes = b"\n",
     ) -> None:
         self._transport = transport
         self._turn = turn
         self._pause = pause
         self._hold = hold
         self._drained = drained
+        self._ending = ending
         self._lines: list[bytes] = []
         self._unsent = 0
         self._stopped = False  # the transport asked for a pause
@@ -67,11 +70,11 @@ class Outflow:
         return self._unsent
 
     def write(self, line: bytes) -> None:
-        """Send a line, to which its line feed is added. Dropped once ``finish`` was called."""
+        """Send a line, to which its ending is added. Dropped once ``finish`` was called."""
         if self._closed:
             return
         self._lines.append(line)
-        self._unsent += len(line) + 1
+        self._unsent += len(line) + len(self._ending)
         if not self._scheduled and not self._stopped:
             self._scheduled = True
             self._turn.call(self.flush)
@@ -93,14 +96,14 @@ class Outflow:
             taken, size = 0, 0
             for line in self._lines:
                 taken += 1
-                size += len(line) + 1
+                size += len(line) + len(self._ending)
                 if size >= CHUNK:
                     break
             chunk = self._lines[:taken]
             del self._lines[:taken]
             self._unsent -= size
             chunk.append(b"")
-            self._transport.write(b"\n".join(chunk))
+            self._transport.write(self._ending.join(chunk))
         if self._lines or self._stopped:
             return
         if self._over:

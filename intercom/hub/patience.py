@@ -95,3 +95,17 @@ def listen_unix(
     port = PatientPort(os.fsencode(path), factory, backlog, mode, reactor=reactor)
     port.startListening()
     return port
+
+
+def adopt_unix(
+    reactor: IReactorUNIX, fd: int, factory: IProtocolFactory, backlog: int
+) -> IListeningPort:
+    """Accept from a socket that listens already, as ``adoptStreamPort`` does.
+
+    That makes ports of its own kind only; its way to make one of a descriptor is the one thing
+    here that Twisted does not call public.
+    """
+    port: PatientPort = PatientPort._fromListeningDescriptor(reactor, fd, factory)
+    port.backlog = backlog
+    port.startListening()
+    return port

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import IDelayedCall, IHalfCloseableDescriptor
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
@@ -15,25 +14,20 @@ from zope.interface import implementer
 
 from intercom.core.limits import Pace
 from intercom.errors import ProtocolError
-from intercom.hub.outflow import Outflow
-from intercom.hub.transports import notice_absence, peer_credentials
+from intercom.hub.connection import Connection
 from intercom.hub.turn import TurnEnd
 from intercom.interfaces import IHub, IPeer
-from intercom.messages import Credentials, Message, Reply, Welcome
+from intercom.messages import Message, Reply, Welcome
 from intercom.wire.envelope import MAX_LINE, in_ascii
 from intercom.wire.framing import LineCutter
 from intercom.wire.ndjson import Decoder, Encoder
 
 #: Longest first line of a connection that must show the channel's key.
 KEY_LINE_LIMIT = 4096
-#: How long a connection that was told to go is still answered, and how long listened to.
-#: What it had sent before it could know is read and answered first.
-ANSWER_S = 0.1
-LINGER_S = 1.0
 
 
 @implementer(IPeer)
-class HubProtocol(LineReceiver):
+class HubProtocol(Connection, LineReceiver):
     """Speaks NDJSON for one peer of :class:`~intercom.interfaces.IHub`.
 
     It is a ``LineReceiver`` for those who embed it or speak to it in tests, but cuts
@@ -54,38 +48,24 @@ class HubProtocol(LineReceiver):
         needs_key: bool,
         pace: Pace | None = None,
     ) -> None:
-        self.credentials = Credentials()
+        super().__init__(hub.clock, turn, b"\n")
         self._hub = hub
         self._decoder = decoder
         self._encoder = encoder
-        self._turn = turn
         self._needs_key = needs_key
         self._cutter = LineCutter(KEY_LINE_LIMIT if needs_key else MAX_LINE)
         self._pace = pace
         self._begun = False
         self._waiting: deque[bytes | None] = deque()
         self._resting: IDelayedCall | None = None
-        self._holds: set[str] = set()
-        self._linger: IDelayedCall | None = None
-        self._farewell: IDelayedCall | None = None
-        self._lost = False
-        self._deaf = False
         self._original = True
         self._number = -1
-        self._wire: Any = None
-        self._outflow: Outflow
 
     # -- Twisted calls
 
     def connectionMade(self) -> None:
         """Tell the hub that somebody is here, and who the kernel says it is."""
-        transport: Any = self.transport  # of any kind: see _stop_writing
-        self._wire = transport
-        self.credentials = peer_credentials(transport)
-        notice_absence(transport)
-        self._outflow = Outflow(
-            transport, self._turn, self._pause, self._hold_answers, self._drained
-        )
+        self._open()
         self._number = self._hub.attach(self, self._needs_key)
 
     def dataReceived(self, data: bytes) -> None:
@@ -118,12 +98,18 @@ class HubProtocol(LineReceiver):
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
         """Everything it said was handled; tell the hub that it is gone."""
-        self._lost = True
-        self._outflow.stopProducing()
-        for call in (self._linger, self._farewell, self._resting):
-            if call is not None and call.active():
-                call.cancel()
+        self._shut()
         self._receive_rest()
+        self._hub.detach(self._number)
+
+    def _shut(self) -> None:
+        super()._shut()
+        if self._resting is not None and self._resting.active():
+            self._resting.cancel()
+
+    def forsake(self) -> None:
+        """See :meth:`Connection.forsake`."""
+        super().forsake()
         self._hub.detach(self._number)
 
     def _messages(self, lines: Sequence[bytes | None]) -> Iterator[Message | ProtocolError]:
@@ -151,43 +137,6 @@ class HubProtocol(LineReceiver):
         if isinstance(reply, Welcome):
             self._original = not reply.features
         self._outflow.write(self._encoder.encode(reply))
-
-    def hold(self) -> None:
-        """See :meth:`IPeer.hold`."""
-        self._set_hold("hub", True)
-
-    def release(self) -> None:
-        """See :meth:`IPeer.release`."""
-        self._set_hold("hub", False)
-
-    def close(self) -> None:
-        """See :meth:`IPeer.close`."""
-        if self._lost or self._linger is not None:
-            return
-        self._linger = self._hub.clock.callLater(LINGER_S, self._abort_now)
-        self._hurry()
-        self._farewell = self._hub.clock.callLater(
-            ANSWER_S, self._outflow.finish, self._stop_writing
-        )
-
-    def abort(self) -> None:
-        """See :meth:`IPeer.abort`."""
-        if self._lost or self._deaf:
-            return
-        self._deaf = True
-        if self._linger is None:
-            self._linger = self._hub.clock.callLater(LINGER_S, self._abort_now)
-        self._outflow.finish(self._wire.loseConnection)
-
-    def _stop_writing(self) -> None:
-        """Say that nothing more will come, and go on listening."""
-        half = IHalfCloseableDescriptor.providedBy(self._wire)
-        (self._wire.loseWriteConnection if half else self._wire.loseConnection)()
-
-    def _abort_now(self) -> None:
-        """The time to leave in good order is over."""
-        if not self._lost:
-            self._wire.abortConnection()
 
     # -- no faster than its pace
 
@@ -251,20 +200,11 @@ class HubProtocol(LineReceiver):
     def _pause(self) -> None:
         self._hub.pause(self._number)
 
-    def _hold_answers(self) -> None:
-        self._set_hold("answers", True)
-
-    def _drained(self) -> None:
-        self._set_hold("answers", False)
+    def _resume(self) -> None:
         self._hub.resume(self._number)
 
-    def _set_hold(self, reason: str, on: bool) -> None:
-        """Read from the peer only while nothing holds it."""
-        before = bool(self._holds)
-        (self._holds.add if on else self._holds.discard)(reason)
-        if self._lost or before == bool(self._holds):
-            return
-        if on:
-            self.pauseProducing()
-        else:
-            self.resumeProducing()
+    def _stop_reading(self) -> None:
+        self.pauseProducing()
+
+    def _read_on(self) -> None:
+        self.resumeProducing()

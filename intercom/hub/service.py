@@ -18,7 +18,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.application.service import Service
@@ -40,7 +40,10 @@ from intercom.errors import AlreadyLed, CannotCreate, IntercomError, SpoolError
 from intercom.hub.log import ChannelLog
 from intercom.hub.parts import HubParts as HubParts
 from intercom.hub.parts import assemble
+from intercom.hub.pi.lending import Lending
 from intercom.hub.transports import ChannelPort, channel_key, extra_endpoints
+from intercom.pi.plan import Plan, plan_of
+from intercom.pi.runtime import say_ready
 from intercom.settings.files import ChannelFile
 from intercom.settings.hub import HubSettings, not_applied
 
@@ -100,6 +103,7 @@ class HubService(Service):
     :param settle: says what to run, once leadership is won: by then the last hub has left
         all its settings, and twistd has become the user whose files they are. Until then,
         and without it, ``settings`` says so.
+    :param environ: says where the pi clients look, if the settings want them to be served.
     """
 
     name = "intercom"
@@ -113,6 +117,7 @@ class HubService(Service):
         say: Callable[[str], None] = to_stderr,
         assemble: Callable[..., HubParts] = assemble,
         settle: Callable[[], HubSettings] | None = None,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._reactor = reactor
         self._settings = settings
@@ -121,6 +126,8 @@ class HubService(Service):
         self._say = say
         self._assemble = assemble
         self._settle = settle
+        self._environ = environ
+        self._lending: Lending | None = None
         self._file_log = ChannelLog(self._paths)
         self._election = FlockElection(reactor, self._paths, __version__, time.time())
         self._parts: HubParts | None = None
@@ -157,12 +164,14 @@ class HubService(Service):
             self._settings = self._settle()
         # Before they are kept: with such as cannot be, no later hub could start either.
         places = extra_endpoints(self._reactor, self._settings.listen)
+        plan = plan_of(self._environ) if self._settings.pi else None
         self._keep_settings()
         key = channel_key(self._paths) if self._settings.needs_key else None
-        self._parts = self._assemble(self._reactor, self._settings, key, self._fail)
+        self._parts = self._assemble(self._reactor, self._settings, key, self._fail, self._unused)
         await self._bind(self._parts.factory, places)
         await self._parts.hub.start()
         self._open_doors()
+        await self._lend(plan)
         self._checks.start(CHECK_S, now=False)
         self._log.info(
             "leading {channel} at {socket}",
@@ -177,6 +186,19 @@ class HubService(Service):
             f"the hub of channel {self._paths.name!r} is ready at {self._paths.socket} "
             f"(pid {os.getpid()})"
         )
+        if plan is not None:
+            say_ready(os.getpid())
+
+    async def _lend(self, plan: Plan | None) -> None:
+        """Take the places of the pi clients, or be ready to when somebody asks."""
+        parts = self._parts
+        if parts is None or parts.pi_factory is None or parts.hub.bus is None:
+            return
+        self._lending = parts.hub.lending = Lending(
+            self._reactor, parts.hub.bus, parts.pi_factory, parts.state_id, self._say
+        )
+        if plan is not None:
+            await self._lending.take(plan)
 
     def _keep_settings(self) -> None:
         """Let the channel's later hubs be like this one.
@@ -251,6 +273,8 @@ class HubService(Service):
                 self._go("nobody was connected for a while")
             else:
                 self._keep_door()
+                if self._lending is not None:
+                    self._lending.keep()
         except Exception:  # a LoopingCall stops at the first
             self._log.failure("bug in the hub's look at itself")
 
@@ -273,6 +297,12 @@ class HubService(Service):
         self._trouble = ""
         self._log.warn("the socket file was gone or foreign, and is back")
         closing.addErrback(lambda failure: self._log.failure("closing the old socket", failure))
+
+    def _unused(self) -> None:
+        """No pi client has been here for a while: go, if that is how this hub was started."""
+        parts = self._parts
+        if self._settings.leaves_unused and parts is not None and not parts.hub.line_peers:
+            self._go("nobody was connected for a while")
 
     def _fail(self, reason: str) -> None:
         self._go(reason, SpoolError(reason))
@@ -311,6 +341,8 @@ class HubService(Service):
                 self._checks.stop()
             ports = [port.stopListening for port in self._side_doors]
             steps = [*ports, self._door.stop] if self._door is not None else ports
+            if self._lending is not None:
+                steps.insert(0, self._lending.close)
             if self._parts is not None:
                 steps += [self._parts.hub.shut_down, self._parts.worker.quit]
             for step in steps:

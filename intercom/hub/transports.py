@@ -33,6 +33,8 @@ from intercom.hub.patience import listen_unix
 from intercom.messages import Credentials
 from intercom.paths import ChannelPaths, read_private, write_atomic
 
+#: The uid of root.
+_ROOT = 0
 #: Connections that the kernel keeps for us during one turn of the reactor, as far as it lets
 #: us: a storm of two thousand clients is welcome, and Twisted's default of 50 would turn most
 #: of it away.
@@ -255,6 +257,14 @@ def peer_credentials(transport: Any) -> Credentials:
     except (OSError, struct.error):
         return Credentials()
     return Credentials(uid=uid, pid=pid or None)
+
+
+def is_strange(credentials: Credentials) -> bool:
+    """Whether a process is another user's: not ours, nor root's, who could read our files anyway.
+
+    One of which the kernel does not say whose it is has to show a key instead.
+    """
+    return credentials.uid is not None and credentials.uid not in (os.geteuid(), _ROOT)
 
 
 def notice_absence(transport: Any) -> None:

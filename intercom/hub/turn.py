@@ -1,10 +1,11 @@
-"""The end of a reactor turn: when what one turn gathered is let go at once."""
+"""The end of a reactor turn, when what one turn gathered is let go at once; and waiting."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 
@@ -34,3 +35,10 @@ class TurnEnd:
                 action()
             except Exception:
                 self._log.failure("an action at the end of a turn failed")
+
+
+async def until(clock: IReactorTime, reached: Callable[[], bool], within: float) -> None:
+    """Wait for a condition, a little at a time, but for so many seconds at most."""
+    deadline = clock.seconds() + within
+    while not reached() and clock.seconds() < deadline:
+        await deferLater(clock, 0.01)

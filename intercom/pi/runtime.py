@@ -7,6 +7,7 @@ decided by locks, so a stranger's pid, living or dead, is replaced.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 from typing import Any, NamedTuple
@@ -83,6 +84,15 @@ def read_pid(path: str, calls: Calls) -> int | None:
         return None
     text = first.strip()
     return int(text) if text.isdigit() and len(text) < 11 else None
+
+
+def say_ready(pid: int) -> None:
+    """Tell the pi client that started us that the sockets answer: one write, heard or not.
+
+    :param pid: the hub's, as in the pid file.
+    """
+    with contextlib.suppress(OSError):
+        os.write(1, f"Intercom broker started (pid: {pid})\n".encode())
 
 
 def is_state_id(expected: str, shown: str | None) -> bool:

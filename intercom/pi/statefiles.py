@@ -106,6 +106,17 @@ def load(directory: str, namespace: str, calls: Calls) -> State | None:
     return None
 
 
+def revision_of(data: bytes) -> int:
+    """The revision that a state's file holds; 0 where it holds no good state."""
+    try:
+        found = read_json(data) if 0 < len(data) <= MAX_FILE else None
+    except ProtocolError:
+        return 0
+    namespace = found.get("namespace") if isinstance(found, dict) else None
+    state = _parsed(data, namespace) if isinstance(namespace, str) else None
+    return state.revision if state else 0
+
+
 def commit(
     directory: str, namespace: str, expected: float, payload: Any, *, now: int, calls: Calls
 ) -> Commit:

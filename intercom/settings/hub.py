@@ -29,6 +29,8 @@ class HubSettings:
         never: a hub that a command spawned ends, one started by hand stays.
     :ivar listen: further places to listen at, as Twisted endpoint strings
         (``tcp:7654:interface=127.0.0.1``).
+    :ivar pi: be found where the pi clients look for their broker.
+    :ivar leaves_unused: end as their own broker does, a few seconds after the last one left.
     :ivar kept: members for the channel's ``channel.json``, written once this hub leads,
         so that its successors are like it.
     :ivar limits: how much of everything it allows.
@@ -43,6 +45,8 @@ class HubSettings:
     listen: tuple[str, ...] = ()
     kept: Mapping[str, Any] = field(default_factory=dict)
     limits: Limits = DEFAULTS
+    pi: bool = False
+    leaves_unused: bool = False
 
     def __post_init__(self) -> None:
         if self.durability not in LEVELS:
@@ -109,21 +113,28 @@ def hub_settings(
         warn(text)
     idle = settings.find("idle_exit")
     stays = idle.value == NEVER or (idle.source == DEFAULT and not on_demand)
+    leaves_unused = settings.value("pi") and idle.source == DEFAULT
     return HubSettings(
         base=paths.base,
         channel=paths.name,
         durability=settings.value("durability"),
-        idle_exit=None if stays else idle.value,
+        idle_exit=None if stays or leaves_unused else idle.value,
         listen=tuple(settings.value("listen")),
         kept={key: value for key, value in options.items() if value is not None},
         limits=_limits(settings),
+        pi=settings.value("pi"),
+        leaves_unused=leaves_unused,
     )
 
 
 def _limits(settings: Settings) -> Limits:
     """The bounds that hold; a size that is ``none`` and a time that is ``never`` have none."""
     found = {row.key: settings.value(row.key) for row in LIMITS}
-    never = {"register_within", "line_within"}  # of these a number is wanted all the same
+    never = {
+        "register_within",
+        "line_within",
+        "pi_within",
+    }  # of these a number is wanted all the same
     for key, value in found.items():
         if value in (NEVER, NONE):
             found[key] = float("inf") if key in never else None

@@ -24,6 +24,9 @@ class Limits(NamedTuple):
     :ivar unregistered: those of them that speak for no session.
     :ivar register_within: seconds for a connection to say its first word.
     :ivar line_within: seconds for it to end its first line.
+    :ivar pi_sessions: sessions of pi-intercom clients. :ivar pi_unregistered: connections of pi
+        clients without one. :ivar pi_within: seconds until they have one.
+    :ivar pi_burst: frames that a pi-intercom client may say at once, ``pi_rate`` a second more.
     """
 
     inbox_size: int | None = 64 * MIB
@@ -39,6 +42,11 @@ class Limits(NamedTuple):
     unregistered: int = 64
     register_within: float = 5.0
     line_within: float = 30.0
+    pi_sessions: int = 128
+    pi_unregistered: int = 32
+    pi_within: float = 1.0
+    pi_burst: int = 240
+    pi_rate: int = 120
 
 
 #: What holds where nobody says anything.

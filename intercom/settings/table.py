@@ -260,6 +260,11 @@ LIMITS = (
     _limit("unregistered", _count(1), "connections that have not said who they are"),
     _limit("register_within", SECONDS, "seconds for a connection to say something"),
     _limit("line_within", SECONDS, "seconds for a connection to end its first line"),
+    _limit("pi_sessions", _count(1), "sessions of pi-intercom clients at the same time"),
+    _limit("pi_unregistered", _count(1), "connections of pi clients without a session"),
+    _limit("pi_within", SECONDS, "seconds for a pi client to register"),
+    _limit("pi_burst", _count(1), "frames that a pi-intercom client may say at once"),
+    _limit("pi_rate", _count(1), "frames a second that it may say beyond them; more wait"),
 )
 
 _ROWS = (
@@ -343,6 +348,15 @@ _ROWS = (
         channel=True,
         user=False,
         help="further places where the hub listens: Twisted endpoints",
+    ),
+    Setting(
+        "pi",
+        BOOLEAN,
+        False,
+        ("INTERCOM_PI",),
+        channel=True,
+        user=False,
+        help="be found where pi-intercom and pi-subagents look for their broker",
     ),
     *LIMITS,
 )

@@ -221,6 +221,13 @@ class Book:
         beginning = b"" if fd is None else self._calls.pread(fd, min(length, HEAD), 0)
         return head_of(beginning)
 
+    def remove(self) -> None:
+        """Take the small files away: of this inbox nobody has read anything."""
+        for path in (self._offset_path, self._meta_path):
+            if self._calls.stat(path) is not None:
+                self._calls.unlink(path)
+        self._aside.remove()
+
     def enrol(self, generation: int) -> None:
         """Make the meta file that shows the session to be known, if there is none."""
         if self._calls.stat(self._meta_path) is None:

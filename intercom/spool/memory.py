@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
@@ -29,9 +29,8 @@ from intercom.records import (
     Shifted,
     Written,
 )
-from intercom.spool.format import Cutter
 from intercom.spool.held import HeldEntries
-from intercom.spool.memoryinbox import MemoryInbox
+from intercom.spool.memoryinbox import Kept, MemoryInbox
 from intercom.spool.recent import Seen
 from intercom.wire.envelope import MAX_LINE, identify
 
@@ -39,12 +38,6 @@ from intercom.wire.envelope import MAX_LINE, identify
 MOST = 100_000
 
 _T = TypeVar("_T")
-
-
-class _Kept(NamedTuple):
-    digest: bytes
-    inboxes: list[str]
-    at: float
 
 
 @implementer(ISpool)
@@ -81,7 +74,7 @@ class MemorySpool:
         self._todo: deque[Callable[[], None]] = deque()
         self._held = HeldEntries(self.clock, 2.0, self._wake)
         self._gathered: list[Entry] = []
-        self._ids: dict[tuple[str, str], _Kept] = {}
+        self._ids: dict[tuple[str, str], Kept] = {}
         self._waking = self._closing = self._closed = False
         self._closers: list[Deferred[None]] = []
         self._listener: ISpoolListener
@@ -99,9 +92,7 @@ class MemorySpool:
 
     def lines(self, session: str) -> list[bytes]:
         """The messages in an inbox."""
-        cutter = Cutter(0)
-        cutter.feed(bytes(self.inbox(session).data))
-        return [record.line for record in cutter.records]
+        return bytes(self.inbox(session).data).split(b"\n")[:-1]
 
     def remembered(self) -> list[Remembered]:
         """What a spool that follows this one is to remember, oldest first."""
@@ -141,7 +132,7 @@ class MemorySpool:
             inbox.news()  # what stands there already is backlog
         now = self.clock.seconds()
         for one in self.history:
-            kept = _Kept(one.digest, list(one.inboxes), now - one.age)
+            kept = Kept(one.digest, list(one.inboxes), now - one.age)
             self._ids[one.sender, one.message_id] = kept
 
         def tell() -> None:
@@ -163,9 +154,14 @@ class MemorySpool:
 
     def read(self, inbox: str, start: Position | None, limit: int) -> Deferred[Batch]:
         """See ``ISpool``."""
-        return self._answer(lambda: self.inboxes.get(inbox, MemoryInbox()).read(start, limit))
+        return self._answer(lambda: self._kept(inbox).read(start, limit))
 
-    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
+    def _kept(self, inbox: str) -> MemoryInbox:
+        return self.inboxes.get(inbox) or MemoryInbox()
+
+    def commit(
+        self, inbox: str, position: Position, state: str = "read", at_once: bool = False
+    ) -> Deferred[Position]:
         """See ``ISpool``."""
 
         def move() -> Position:
@@ -192,17 +188,34 @@ class MemorySpool:
 
         return self._answer(make)
 
+    def skip(self, inbox: str, start: Position, end: int, lost: bool) -> Deferred[None]:
+        """See ``ISpool``."""
+        return self._answer(lambda: self._kept(inbox).skip(start, end))
+
+    def skipped(self, inbox: str) -> Deferred[dict[Position, int]]:
+        """See ``ISpool``."""
+        return self._answer(lambda: self._kept(inbox).skipped())
+
+    def discard(self, inbox: str) -> Deferred[int]:
+        """See ``ISpool``."""
+
+        def remove() -> int:
+            unread = self._kept(inbox).unread()
+            self.others_forget(inbox)
+            return unread
+
+        return self._answer(remove)
+
     def compact(self, inbox: str) -> Deferred[bool]:
         """See ``ISpool``."""
 
         def empty() -> bool:
-            kept = self.inboxes.get(inbox)
-            if kept is None or not kept.offset:
+            kept = self._kept(inbox)
+            if not kept.offset:
                 return False
             over = kept.generation
             stays = kept.cut(kept.offset)
-            shifted = Shifted(inbox, over, kept.generation, stays)
-            self._later(lambda: self._tell([shifted, *self._look(inbox)]))
+            self._shift(Shifted(inbox, over, kept.generation, stays))
             return True
 
         return self._answer(empty)
@@ -217,15 +230,12 @@ class MemorySpool:
         """See ``ISpool``."""
 
         def drop() -> list[Record]:
-            kept = self.inboxes.get(inbox)
-            if kept is None:
-                return []
+            kept = self._kept(inbox)
             oldest = None if older_than is None else self.clock.seconds() - older_than
             over = kept.generation
             dropped, stays = kept.expire(keep_bytes, oldest)
             if stays is not None:
-                shifted = Shifted(inbox, over, kept.generation, stays)
-                self._later(lambda: self._tell([shifted, *self._look(inbox)]))
+                self._shift(Shifted(inbox, over, kept.generation, stays))
             return dropped
 
         return self._answer(drop)
@@ -276,6 +286,9 @@ class MemorySpool:
         self._later(do)
         return answer
 
+    def _shift(self, shifted: Shifted) -> None:
+        self._later(lambda: self._tell([shifted, *self._look(shifted.inbox)]))
+
     def _wake(self) -> None:
         if not self._waking:
             self._waking = True
@@ -306,10 +319,7 @@ class MemorySpool:
 
     def _look(self, session: str, torn: bool = False) -> list[Appeared]:
         """What others appended; with ``torn`` a last line without a line feed gets one."""
-        kept = self.inboxes.get(session)
-        if kept is None:
-            return []
-        records = kept.news()
+        records = (kept := self._kept(session)).news()
         self._meet(session, records)
         if torn and kept.end < len(kept.data):
             kept.data += b"\n"
@@ -322,7 +332,7 @@ class MemorySpool:
         for record in records:
             found = identify(record.line)
             if found is not None:
-                one = self._ids.setdefault(found[:2], _Kept(found.digest, [], self.clock.seconds()))
+                one = self._ids.setdefault(found[:2], Kept(found.digest, [], self.clock.seconds()))
                 if session not in one.inboxes:
                     one.inboxes.append(session)
 
@@ -371,7 +381,7 @@ class MemorySpool:
         key = (entry.sender, entry.message_id)
         past = self._ids.get(key)
         if past is None or past.digest != entry.digest:
-            past = self._ids[key] = _Kept(entry.digest, [], self.clock.seconds())
+            past = self._ids[key] = Kept(entry.digest, [], self.clock.seconds())
         past.inboxes.append(entry.inbox)
         if len(self._ids) > MOST:
             del self._ids[next(iter(self._ids))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from intercom.records import Batch, Moved, Position, Record, Shifted
 from intercom.spool.expiry import Lines, choose
 from intercom.spool.format import Cutter
@@ -9,6 +11,14 @@ from intercom.spool.positions import advance, place, raise_generation
 from intercom.spool.recent import Seen
 from intercom.spool.repeats import LOOK_BACK, leave_out
 from intercom.wire.envelope import identify
+
+
+class Kept(NamedTuple):
+    """What is remembered of a message beyond its inboxes."""
+
+    digest: bytes
+    inboxes: list[str]
+    at: float
 
 
 class MemoryInbox:
@@ -25,6 +35,7 @@ class MemoryInbox:
         self.end = 0
         self.seen: dict[tuple[str, str], Seen] = {}
         self._cuts: dict[int, Shifted] = {}
+        self._struck: dict[Position, int] = {}
 
     @property
     def position(self) -> Position:
@@ -110,6 +121,25 @@ class MemoryInbox:
             self.offset = reached
         moved = Moved(inbox, state, self.generation, start, reached, now)
         return [moved] if start < reached else []
+
+    def skip(self, start: Position, end: int) -> None:
+        """See ``ISpool.skip``."""
+        here = self.follow(start)
+        if here.generation == self.generation and here >= self.position:
+            self._struck[here] = end - start.offset
+
+    def skipped(self) -> dict[Position, int]:
+        """See ``ISpool.skipped``."""
+        found = {self.follow(place): length for place, length in self._struck.items()}
+        return {
+            place: place.offset + length
+            for place, length in found.items()
+            if place.generation == self.generation and place >= self.position
+        }
+
+    def unread(self) -> int:
+        """How many messages lie behind the stored position."""
+        return self.data.count(b"\n", self.offset)
 
     def news(self) -> list[Record]:
         """Complete lines that others appended since the last look."""

@@ -17,7 +17,8 @@ from intercom.interfaces import IWorker
 from intercom.records import Moved, Position
 from intercom.spool.files import SETTLE_PAUSE, SETTLE_TRIES
 from intercom.spool.held import FIRST_PAUSE, LONGEST_PAUSE
-from intercom.spool.inboxfile import Busy, Commit, Committed, InboxFile, Unsettled
+from intercom.spool.hubinbox import HubInbox
+from intercom.spool.inboxfile import Busy, Commit, Committed, Unsettled
 
 #: Inboxes of this many bytes are emptied as soon as they are read.
 WORTH_EMPTYING = 1 << 20
@@ -41,7 +42,7 @@ class InboxRequests:
     """What is asked of inboxes beside appending, in the order of asking for each inbox.
 
     :param reader: the worker that does it.
-    :param open_inbox: makes an :class:`InboxFile`; called in the worker.
+    :param open_inbox: makes an :class:`HubInbox`; called in the worker.
     :param patience: seconds to try for a lock that others hold.
     :param idle: called whenever a request is answered.
     :param moved: told what commits have brought about, before they are answered.
@@ -53,7 +54,7 @@ class InboxRequests:
         self,
         clock: IReactorTime,
         reader: IWorker,
-        open_inbox: Callable[[str], InboxFile],
+        open_inbox: Callable[[str], HubInbox],
         patience: float,
         idle: Callable[[], None],
         *,
@@ -68,6 +69,7 @@ class InboxRequests:
         self._running: set[Deferred[Any]] = set()
         self._commits: dict[str, list[tuple[Commit, Deferred[Position]]]] = {}
         self._pauses: dict[str, IDelayedCall] = {}
+        self._urgent: set[str] = set()
         self._shrinking: set[str] = set()
         self._closing = False
 
@@ -82,7 +84,7 @@ class InboxRequests:
             pause.cancel()
             self._commit_waiting(inbox)
 
-    def ask(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> Deferred[_T]:
+    def ask(self, inbox: str, work: Callable[[HubInbox, bool], _T]) -> Deferred[_T]:
         """Do ``work(inbox file, patient)``; again while the lock is held or the offset unreadable.
 
         :raise InboxLocked: others keep the lock.
@@ -93,8 +95,12 @@ class InboxRequests:
         self._running.add(answer)
         return answer.addBoth(self._answered, answer)
 
-    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
+    def commit(
+        self, inbox: str, position: Position, state: str = "read", at_once: bool = False
+    ) -> Deferred[Position]:
         """Move a stored position, at once; what comes until a moment later is done as one.
+
+        :param at_once: do not wait for that moment, only for a commit that is under way.
 
         What is read is taken out of an inbox where that is worth while.
         """
@@ -107,7 +113,18 @@ class InboxRequests:
             self._commit_waiting(inbox)
         else:
             waiting.append((Commit(position, state), done))
+            if at_once:
+                self._hurry(inbox)
         return done
+
+    def _hurry(self, inbox: str) -> None:
+        """Commit what has gathered now, or when the commit that runs is done."""
+        pause = self._pauses.get(inbox)
+        if pause is None:
+            self._urgent.add(inbox)
+        else:
+            pause.cancel()
+            self._commit_waiting(inbox)
 
     def _commit_waiting(self, inbox: str) -> None:
         self._pauses.pop(inbox, None)
@@ -130,7 +147,8 @@ class InboxRequests:
 
     def _pause(self, inbox: str) -> None:
         """After a commit let others gather, unless there is no time."""
-        if self._closing:
+        if self._closing or inbox in self._urgent:
+            self._urgent.discard(inbox)
             self._commit_waiting(inbox)
         else:
             self._pauses[inbox] = self._clock.callLater(COMMIT_PAUSE, self._commit_waiting, inbox)
@@ -157,7 +175,7 @@ class InboxRequests:
             if move.state != "shown" and move.end >= WORTH_EMPTYING:
                 self._shrink(move.inbox, partial(_shrink_if_worth_while, move.end))
 
-    def _shrink(self, inbox: str, work: Callable[[InboxFile, bool], bool]) -> None:
+    def _shrink(self, inbox: str, work: Callable[[HubInbox, bool], bool]) -> None:
         """Take out of an inbox what is read, unless that is under way."""
         if inbox in self._shrinking or self._closing:
             return
@@ -170,7 +188,7 @@ class InboxRequests:
         )
         asked.addBoth(lambda _: self._shrinking.discard(inbox))
 
-    async def _persist(self, inbox: str, work: Callable[[InboxFile, bool], _T]) -> _T:
+    async def _persist(self, inbox: str, work: Callable[[HubInbox, bool], _T]) -> _T:
         deadline = self._clock.seconds() + self._patience
         pause, tries = FIRST_PAUSE, 1
 
@@ -204,7 +222,7 @@ def _is_worth_while(read: int, size: int) -> bool:
     return read >= (WORTH_EMPTYING if read == size else max(WORTH_MOVING, (size + 1) // 2))
 
 
-def _shrink_if_worth_while(read: int, file: InboxFile, _patient: bool) -> bool:
+def _shrink_if_worth_while(read: int, file: HubInbox, _patient: bool) -> bool:
     return _is_worth_while(read, file.size()) and file.compact()
 
 

@@ -30,7 +30,7 @@ from intercom.spool.commit import Committer
 from intercom.spool.format import split_name
 from intercom.spool.groupsync import GroupSync
 from intercom.spool.held import HeldEntries
-from intercom.spool.inboxfile import InboxFile
+from intercom.spool.hubinbox import HubInbox
 from intercom.spool.journal import Journal
 from intercom.spool.known import forgotten, sight
 from intercom.spool.pauses import Pauses
@@ -269,13 +269,30 @@ class ThreadedSpool:
         """See ``ISpool``."""
         return self._requests.ask(inbox, lambda file, patient: file.read(start, limit, patient))
 
-    def _open_inbox(self, session: str) -> InboxFile:
+    def _open_inbox(self, session: str) -> HubInbox:
         trail = self._trails.of(session)
-        return InboxFile(self._paths, session, self._calls, self._clock, trail)
+        return HubInbox(self._paths, session, self._calls, self._clock, trail)
 
     def enrol(self, session: str) -> Deferred[None]:
         """See ``ISpool``."""
         return self._requests.ask(session, lambda file, _patient: file.enrol())
+
+    def skip(self, inbox: str, start: Position, end: int, lost: bool) -> Deferred[None]:
+        """See ``ISpool``."""
+        return self._requests.ask(inbox, lambda file, _patient: file.skip(start, end, lost))
+
+    def skipped(self, inbox: str) -> Deferred[dict[Position, int]]:
+        """See ``ISpool``."""
+        return self._requests.ask(inbox, lambda file, _patient: file.skipped())
+
+    def discard(self, inbox: str) -> Deferred[int]:
+        """See ``ISpool``."""
+        done = self._requests.ask(inbox, lambda file, _patient: file.discard())
+        return done.addCallback(self._discarded, inbox)
+
+    def _discarded(self, unread: int, inbox: str) -> int:
+        self._miss([inbox])
+        return unread
 
     def compact(self, inbox: str) -> Deferred[bool]:
         """See ``ISpool``."""
@@ -293,9 +310,11 @@ class ThreadedSpool:
         """See ``ISpool``."""
         return self._requests.ask(inbox, lambda file, _patient: file.expire(keep_bytes, older_than))
 
-    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
+    def commit(
+        self, inbox: str, position: Position, state: str = "read", at_once: bool = False
+    ) -> Deferred[Position]:
         """See ``ISpool``."""
-        return self._requests.commit(inbox, position, state)
+        return self._requests.commit(inbox, position, state, at_once)
 
     def pushed(self, inbox: str, generation: int, start: int, end: int) -> None:
         """See ``ISpool``."""

@@ -143,7 +143,7 @@ class TrackedInbox:
             at_least = raise_generation(self.generation)
             self.generation = self._book.settle(fd, size, at_least=at_least).generation
         self._stamp = self._book.stamp()
-        self.end = last_boundary(self._calls, fd, self._backlog(found))
+        self.end = last_boundary(self._calls, fd, self._backlog(found, news))
         told, start = self._told, max(0, self.end - TAIL)
         if told is not None and told.generation == self.generation and told.offset <= self.end:
             start = told.offset
@@ -157,8 +157,8 @@ class TrackedInbox:
             start += len(data)
         self._remember(cutter.records, news)
 
-    def _backlog(self, found: os.stat_result) -> int:
-        """Where what stood in the file when the hub began ends now."""
+    def _backlog(self, found: os.stat_result, news: News) -> int:
+        """Where what stood in the file when the hub began ends now; a compaction is told."""
         then = self._then
         if then is None or then.identity != (found.st_dev, found.st_ino):
             return 0
@@ -167,7 +167,12 @@ class TrackedInbox:
         # Was it compacted since? Then its trail says what is left of that.
         before = Position(self.generation - 1, then.size)
         now = self._trail.follow(before, self.generation)
-        return now.offset if now.generation == self.generation else 0
+        if now.generation != self.generation:
+            return 0
+        with contextlib.suppress(OSError, UnsafePlace, KeyError):
+            stays = self._trail.cuts()[before.generation].stays
+            news.appeared.append(Shifted(self.session, before.generation, now.generation, stays))
+        return now.offset
 
     def _reset(self, fd: int, size: int, news: News) -> None:
         """Somebody emptied, compacted or replaced the inbox.

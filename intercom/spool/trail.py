@@ -151,6 +151,11 @@ class Trail:
             at = data.find(_CUT, at + 1)
         return found
 
+    def remove(self) -> None:
+        """Take the trail away: its inbox goes, too."""
+        if self._calls.stat(self._path) is not None:
+            self._calls.unlink(self._path)
+
     def follow(self, position: Position, generation: int) -> Position:
         """Where a position of an older generation is in this one.
 

@@ -25,6 +25,7 @@ from intercom.messages import (
     ListSessions,
     Message,
     Register,
+    TakePlaces,
     Unknown,
     Unregister,
 )
@@ -91,6 +92,10 @@ class _AckPayload(msgspec.Struct, gc=False):
     offset: Annotated[int, msgspec.Meta(ge=0, le=_MAX_POSITION)]
     generation: Annotated[int, msgspec.Meta(ge=1, le=_MAX_POSITION)]
     state: Literal["shown", "read"] | None = None
+
+
+class _PlacesPayload(msgspec.Struct, gc=False):
+    plan: dict[str, Any] | None
 
 
 class _AuthPayload(msgspec.Struct, gc=False):
@@ -337,6 +342,10 @@ def _auth(message_id: str | None, speaker: str | None, payload: bytes) -> Auth:
     return Auth(_payload(payload, _AuthPayload).key, message_id, speaker)
 
 
+def _places(message_id: str | None, speaker: str | None, payload: bytes) -> TakePlaces:
+    return TakePlaces(_payload(payload, _PlacesPayload).plan, message_id, speaker)
+
+
 def _bare(
     kind: type[Heartbeat | ListSessions | Unregister],
     message_id: str | None,
@@ -351,6 +360,7 @@ _CONTROLS: dict[str, Callable[[str | None, str | None, bytes], Message]] = {
     "announce": _register,
     "ack": _ack,
     "auth": _auth,
+    "places": _places,
     "heartbeat": partial(_bare, Heartbeat),
     "list": partial(_bare, ListSessions),
     "unregister": partial(_bare, Unregister),

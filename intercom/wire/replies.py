@@ -14,7 +14,17 @@ from typing import Any
 
 import msgspec
 
-from intercom.messages import Beat, Cursor, Fault, Progress, Receipt, Reply, Sessions, Welcome
+from intercom.messages import (
+    Beat,
+    Cursor,
+    Fault,
+    PlacesTaken,
+    Progress,
+    Receipt,
+    Reply,
+    Sessions,
+    Welcome,
+)
 from intercom.names import ANONYMOUS
 from intercom.wire.envelope import MAX_LINE, PROTOCOL, format_timestamp
 
@@ -80,6 +90,7 @@ class Encoder:
             Progress: self._progress,
             Cursor: self._cursor,
             Sessions: self._sessions,
+            PlacesTaken: self._places,
             Beat: self._beat,
         }
 
@@ -148,6 +159,9 @@ class Encoder:
         payload = {"sessions": reply.live, "absent": reply.absent, "hub": self._hub}
         line = self._line("sessions", reply.session, reply.reply_to, payload)
         return _cut_to_fit(line, ("absent", "sessions"), MAX_LINE)
+
+    def _places(self, reply: PlacesTaken) -> bytes:
+        return _encode(self._line("places", reply.session, reply.reply_to, {"pid": reply.pid}))
 
     def _beat(self, reply: Beat) -> bytes:
         return _encode(self._line("heartbeat", reply.session, reply.reply_to, {}))

@@ -464,6 +464,73 @@ class SpoolContract:
         self.assertEqual((batch.records, batch.next.offset), ([], 3 * size))
         self.assertEqual([span[:2] for span in batch.repeated], [place])
 
+    # -- striking off, and removing -----------------------------------------------------------
+
+    def struck(self: Any) -> list[int]:
+        """Where the lines begin that are struck off, in lines of bob's inbox."""
+        size = len(entry(0).line) + 1
+        return sorted(place.offset // size for place in self.now(self.spool.skipped("bob")))
+
+    def test_one_line_may_be_struck_off_before_the_position_comes_there(self: Any) -> None:
+        self.open()
+        self.append(*(entry(n) for n in range(4)))
+        size = len(entry(0).line) + 1
+        for n in (1, 3, 3):
+            self.assertIsNone(
+                self.now(self.spool.skip("bob", Position(1, n * size), (n + 1) * size, False))
+            )
+        self.assertEqual(self.struck(), [1, 3])
+        batch = self.now(self.spool.read("bob", None, 1 << 20))
+        self.assertEqual(
+            [record.line for record in batch.records], [entry(n).line for n in range(4)]
+        )
+        self.assertEqual((self.listener.moves, self.listener.told()), ([], []))
+        self.now(self.spool.commit("bob", Position(1, 2 * size)))
+        self.assertEqual(self.struck(), [3])
+        self.begin_again()
+        self.assertEqual(self.struck(), [3])
+
+    def test_what_is_struck_off_stays_so_when_the_inbox_is_made_smaller(self: Any) -> None:
+        self.open()
+        self.append(*(entry(n) for n in range(4)))
+        size = len(entry(0).line) + 1
+        self.now(self.spool.skip("bob", Position(1, 2 * size), 3 * size, True))
+        self.now(self.spool.commit("bob", Position(1, size)))
+        self.assertTrue(self.now(self.spool.compact("bob")))
+        self.assertEqual(self.now(self.spool.skipped("bob")), {Position(2, size): 2 * size})
+        # named by the place that it had
+        self.now(self.spool.skip("bob", Position(1, 3 * size), 4 * size, True))
+        self.assertEqual(
+            self.now(self.spool.skipped("bob")),
+            {Position(2, size): 2 * size, Position(2, 2 * size): 3 * size},
+        )
+
+    def test_what_is_read_or_nowhere_is_not_struck_off(self: Any) -> None:
+        self.open()
+        self.append(entry(0), entry(1))
+        size = len(entry(0).line) + 1
+        self.now(self.spool.commit("bob", Position(1, size)))
+        self.now(self.spool.skip("bob", Position(1, 0), size, False))
+        self.now(self.spool.skip("nobody", Position(1, 0), size, False))
+        self.assertEqual(self.struck(), [])
+        self.assertEqual(self.now(self.spool.skipped("nobody")), {})
+
+    def test_an_inbox_that_is_removed_is_a_strangers(self: Any) -> None:
+        self.open()
+        self.append(*(entry(n) for n in range(3)))
+        size = len(entry(0).line) + 1
+        self.now(self.spool.commit("bob", Position(1, size)))
+        self.now(self.spool.skip("bob", Position(1, size), 2 * size, False))
+        self.assertEqual(self.now(self.spool.discard("bob")), 2)
+        self.pass_time(3.0)
+        self.assertEqual(self.listener.gone[-1:], ["bob"])
+        self.listener.told()
+        self.assertEqual(self.append(entry(7, ask_known=True)), [7])
+        batch = self.now(self.spool.read("bob", None, 1 << 20))
+        self.assertEqual([record.line for record in batch.records], [entry(7).line])
+        self.assertEqual(self.struck(), [])
+        self.assertEqual(self.now(self.spool.discard("nobody")), 0)
+
     # -- what became of messages --------------------------------------------------------------
 
     def test_commits_of_every_state_are_told_as_they_happened(self: Any) -> None:
@@ -510,6 +577,22 @@ class SpoolContract:
         self.assertEqual([reads[0][1], reads[-1][2]], [0, 3])
         self.assertEqual({how for how, _, _ in reads}, {"read"})
         self.assertEqual([end for _, _, end in reads[:-1]], [start for _, start, _ in reads[1:]])
+
+    def test_a_commit_may_be_in_a_hurry(self: Any) -> None:
+        """Nothing that came before it is done later, and nothing waits for time to pass."""
+        self.open()
+        self.append(*(entry(n) for n in range(4)))
+        size = len(entry(0).line) + 1
+        self.now(self.spool.commit("bob", Position(1, size)))
+        answers = [
+            self.spool.commit("bob", Position(1, 2 * size), "skipped"),
+            self.spool.commit("bob", Position(1, 3 * size), at_once=True),
+            self.spool.commit("bob", Position(1, 4 * size), at_once=True),
+        ]
+        for _ in range(4):
+            self.run_all()
+        stored = [self.successResultOf(answer).offset // size for answer in answers]
+        self.assertEqual(stored, [2, 3, 4])
 
     def test_what_others_commit_is_told_in_order_and_once(self: Any) -> None:
         self.open()

@@ -126,7 +126,7 @@ def test_a_receiver_that_does_not_keep_up_costs_bounded_memory_and_loses_nothing
 
 def hub_unsent(client: MemoryClient) -> int:
     """Bytes that the hub keeps for a connection beyond its transport."""
-    return int(client.transport._protocol._outflow.unsent)
+    return int(client.transport._protocol._speaker._outflow.unsent)
 
 
 def test_a_receiver_without_a_cursor_that_does_not_keep_up_is_told_where_it_lagged() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from intercom.hub.protocol import LINGER_S
+from intercom.hub.connection import LINGER_S
 from intercom.settings.limits import DEFAULTS, Limits
 from intercom.testing import MemoryClient, MemoryHub
 

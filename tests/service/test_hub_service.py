@@ -79,7 +79,12 @@ class Stage:
         self.leave(error)
 
     def _assemble(
-        self, reactor: Any, settings: HubSettings, key: str | None, leave: Callable[[str], None]
+        self,
+        reactor: Any,
+        settings: HubSettings,
+        key: str | None,
+        leave: Callable[[str], None],
+        unused: Callable[[], None],
     ) -> HubParts:
         self.note("assemble")
         self.settings = settings

@@ -387,7 +387,8 @@ def test_a_compaction_between_the_hubs_start_and_its_first_look_is_no_reset(
     inbox = Inbox(paths, "bob")
     inbox.commit(Position(1, len(entry(1).line) + 1))
     assert inbox.compact()
-    (new,) = successor.append_batch([entry(3)]).outcomes
+    shifted, new = successor.append_batch([entry(3)]).outcomes
+    assert shifted == Shifted("bob", 1, 2, ((len(entry(1).line) + 1, 2 * len(entry(1).line) + 2),))
     assert isinstance(new, Written)
     assert new.generation == 2
     assert [r.line for r in inbox.read().records] == [entry(2).line, entry(3).line]

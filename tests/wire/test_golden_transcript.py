@@ -20,12 +20,14 @@ from intercom.messages import (
     Heartbeat,
     ListSessions,
     Message,
+    PlacesTaken,
     Progress,
     Receipt,
     Register,
     Reply,
     SessionRow,
     Sessions,
+    TakePlaces,
     Unknown,
     Unregister,
     Welcome,
@@ -94,6 +96,8 @@ MEANT: list[Message] = [
     Unregister("msg_000000000009", NYOTA),
     Auth("2f1c", "msg_00000000000a", NYOTA),
     Unknown("telepathy", "msg_00000000000b", NYOTA),
+    TakePlaces({"directory": "/home/nyota/.pi/agent/intercom"}, "msg_00000000000e", NYOTA),
+    TakePlaces(None, "msg_00000000000f", NYOTA),
 ]
 
 #: What each line of hub.ndjson is the wording of.
@@ -134,6 +138,7 @@ REPLIES: list[Reply] = [
         NYOTA, (SessionRow(NYOTA, 12.5, ("receipts",), 1000, 77),), ("kes",), "msg_000000000008"
     ),
     Beat(NYOTA, "msg_000000000005"),
+    PlacesTaken(NYOTA, 4711, "msg_00000000000e"),
 ]
 
 

@@ -119,6 +119,10 @@ class Broker:
                 self._carrier.own(absent.key)
         return world.out
 
+    def ask_within(self, milliseconds: int) -> None:
+        """Asks that come from now on wait so long for their reply."""
+        self._world.ask_ms = milliseconds
+
     def opened(self, now: int) -> list[Effect]:
         """Connections may come; if none does, the hub goes."""
         world = self._at(now)

@@ -18,7 +18,7 @@ from intercom.core.bus.keys import inbox_of
 from intercom.core.bus.letters import Content, content_of, write
 from intercom.core.bus.mailbox import Letter, Place
 from intercom.core.bus.routes import Route
-from intercom.core.bus.turns import Step
+from intercom.core.bus.turns import Step, Work
 from intercom.core.bus.world import World
 from intercom.errors import ProtocolError
 from intercom.records import Entry, Position, Refused, Written
@@ -84,7 +84,7 @@ class Delivering:
         other = world.asks.get(case.sender.key.scope, message["id"])
         if other is not None and other.asker != case.sender.key:
             return None  # another's ask has the file of this name
-        expires = case.received + world.limits.ask_ms
+        expires = case.received + world.ask_ms
         ask = Ask(message["id"], case.sender.key, plan.target, case.received, expires)
         world.asks.add(ask)
         asker = case.sender.info.get("name")
@@ -125,17 +125,17 @@ class Delivering:
         letter = self._place(written, plan, content)
         yield stored
         if plan.plain and letter is not None:
-            self._check_arrived(letter)
+            yield from self._check_arrived(letter)
         return letter
 
-    def _check_arrived(self, letter: Letter) -> None:
+    def _check_arrived(self, letter: Letter) -> Work:
         """Who left meanwhile gets nothing later: the sender is told, and may try another.
 
         :raise Undeliverable: it did.
         """
         here = self._handover.receiver(letter) is not None
         if not letter.pushed and (letter.settled or not here):
-            self._handover.give_up(letter, *GONE)
+            yield self._handover.give_up(letter, *GONE)
             raise Undeliverable(*GONE)
 
     def _append(self, entry: Entry) -> Step[tuple[Written | Refused, Hashable]]:

@@ -88,13 +88,15 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 class Skip(msgspec.Struct, frozen=True, gc=False):
     """One line of an inbox is to be shown to nobody, though the position is still before it.
 
-    Remember it (as ``skipped``), so that a later hub does not give it to ``found``.
+    Remember it (as ``skipped``), so that a later hub does not give it to ``found``; answered by
+    ``saved`` once no death of a process undoes it.
 
     :ivar code: why: ``E_DELIVERY_CANCELLED``, ``E_DELIVERY_EVICTED``, ``E_DELIVERY_EXPIRED``,
         ``E_DELIVERY_SUPERSEDED``, ``E_DELIVERY_FAILED`` (its receiver's client cannot be sent
         it), ``E_TARGET_DISCONNECTED`` (its sender was told that the receiver left before).
     """
 
+    ticket: int
     inbox: str
     generation: int
     start: int

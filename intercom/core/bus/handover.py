@@ -130,18 +130,19 @@ class Handover:
         for inbox in dict.fromkeys(letter.inbox for letter in letters):
             self.commit(self._world.mailbox.box(inbox))
 
-    def give_up(self, letter: Letter, reason: str, code: str) -> None:
-        """A letter is to be shown to nobody; its sender's record says why."""
+    def give_up(self, letter: Letter, reason: str, code: str) -> tuple[str, int]:
+        """A letter is to be shown to nobody; its sender's record says why. See withdraw."""
         world = self._world
         world.outcomes.amend(letter.sender, letter.message_id, FAILED, reason, code)
-        self.withdraw(letter, code)
+        return self.withdraw(letter, code)
 
-    def withdraw(self, letter: Letter, code: str) -> None:
-        """A letter is to be shown to nobody (any more)."""
-        world = self._world
+    def withdraw(self, letter: Letter, code: str) -> tuple[str, int]:
+        """A letter is to be shown to nobody (any more); the name of the answer, for who waits."""
+        world, ticket = self._world, self._world.ticket()
         world.mailbox.settle(letter)
-        world.do(Skip(letter.inbox, *letter.place, code))
+        world.do(Skip(ticket, letter.inbox, *letter.place, code))
         self.commit(world.mailbox.box(letter.inbox))
+        return ("saved", ticket)
 
     def expire(self) -> None:
         """Give up what has waited for a day, and the asks in it."""

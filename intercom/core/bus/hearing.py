@@ -37,7 +37,7 @@ class Hearing:
     def _asked(self, content: Content) -> None:
         world, message = self._world, content.message
         created = min(int(message["timestamp"]), world.now)
-        expires = created + world.limits.ask_ms
+        expires = created + world.ask_ms
         if world.now > expires or world.asks.get(content.target.scope, message["id"]) is not None:
             return
         ask = Ask(message["id"], content.sender, content.target, created, expires)

@@ -37,7 +37,7 @@ class Recalling:
         letter = None if sender is None else world.mailbox.waits(sender.key, message_id)
         if sender is not None and letter is not None:
             reason = "Sender cancelled the queued delivery"
-            self._handover.give_up(letter, reason, _CANCELLED)
+            yield self._handover.give_up(letter, reason, _CANCELLED)
             yield from self._end_ask(sender, message_id)
             world.say(number, replies.delivered(message_id))
             return
@@ -52,11 +52,11 @@ class Recalling:
         if receiver.dialect == INTERCOM:
             row = world.row(sender)
             world.say(receiver.number, replies.cancelled(row, message_id, world.now))
-        letter = world.mailbox.sent(sender.key, message_id)
-        if letter is not None:
-            self._handover.withdraw(letter, _CANCELLED)
         reason = "Sender cancelled the delivery"
         world.outcomes.amend(sender.key, message_id, FAILED, reason, _CANCELLED)
+        letter = world.mailbox.sent(sender.key, message_id)
+        if letter is not None:
+            yield self._handover.withdraw(letter, _CANCELLED)
         yield from self._end_ask(sender, message_id)
         world.say(number, replies.delivered(message_id))
 

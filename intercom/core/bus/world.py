@@ -28,7 +28,7 @@ class World:
     :param resolve: finds out what directory a path leads to (absolute, links resolved).
     :param channel: its name, for envelopes.
     :ivar now: of the input at hand, epoch ms; it never goes back.
-    :ivar paused: connections that do not drain.
+    :ivar ask_ms: until an ask is given up. :ivar paused: connections that do not drain.
     :ivar idle_at: when the hub may go if nobody is here; None: not before somebody leaves.
     """
 
@@ -41,6 +41,7 @@ class World:
         level: str,
     ) -> None:
         self.limits = limits
+        self.ask_ms = limits.ask_ms
         self.draw = draw
         self.resolve = resolve
         self.channel = channel

@@ -249,9 +249,10 @@ class Scene:
                 self.files.positions[inbox] = offset
                 left = [one for one in self.files.inboxes[inbox] if one.start >= offset]
                 self._did("commit", inbox, len(left))
-            case fx.Skip(inbox, _, start, _, code):
+            case fx.Skip(ticket, inbox, _, start, _, code):
                 self.files.skipped.add((inbox, start))
                 self._did("skip", inbox, code)
+                return lambda: self.broker.saved(ticket, True, self.now)
             case fx.Discard(inbox):
                 self.files.inboxes.pop(inbox, None)
                 self._did("discard", inbox)
