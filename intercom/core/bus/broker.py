@@ -108,10 +108,12 @@ class Broker:
         return world.out
 
     def restored_roll(self, roll: Iterable[Known], now: int) -> list[Effect]:
-        """Sessions that an earlier hub knew. None of them is here yet."""
+        """Sessions that an earlier hub knew; nothing changes for those that are here."""
         world = self._at(now)
         for known in roll:
             absent = known.absent(world.now)
+            if world.directory.get(absent.key) is not None:
+                continue
             world.directory.remember(absent)
             if absent.elsewhere:
                 self._carrier.release(inbox_of(absent.key))

@@ -165,6 +165,14 @@ def test_a_later_hub_knows_whose_inbox_is_not_its_own(scene: Scene) -> None:
     assert absent is None
 
 
+def test_a_roll_that_is_taken_in_later_changes_nothing_for_who_is_here(scene: Scene) -> None:
+    roll = [Known("a", left=5, elsewhere=True), Known("nd", left=5)]
+    scene.run(scene.broker.restored_roll(roll, scene.now))
+    assert set(scene.broker.inboxes) == {"a"}
+    scene.write("nd", "a", "m", {"text": "t"})
+    assert len(frames(scene, "a", "message")) == 1
+
+
 def test_mail_for_one_that_left_goes_to_its_heir_whatever_that_speaks(scene: Scene) -> None:
     scene.join("b", {"name": "Bob"})
     scene.do("gone", "b")
