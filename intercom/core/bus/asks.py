@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from intercom.core.bus.keys import Key
+from intercom.wire.pi.crossing import envelope_id
 
 
 class Ask(msgspec.Struct):
@@ -55,6 +56,12 @@ class Asks:
     def waits(self, asker: Key, target: Key, but: str | None) -> bool:
         """Whether ``asker`` waits for an answer of ``target``, one ask left out of it."""
         return bool(self._between.get((asker, target), set()) - {but})
+
+    def answered(self, asker: Key, target: Key, reply_to: str) -> Ask | None:
+        """The ask of this pair that an envelope's ``reply_to`` means."""
+        ids = self._between.get((asker, target), ())
+        found = next((one for one in ids if envelope_id(one) == reply_to), None)
+        return None if found is None else self._asks[asker.scope, found]
 
     def retarget(self, ask: Ask, target: Key) -> None:
         """Another session is to answer: it got the mail of the first."""

@@ -1,31 +1,32 @@
-"""The broker of pi-intercom clients, pure: inputs in, effects out."""
+"""The broker of both pi clients, pure: inputs in, effects out."""
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from intercom.core.bus.asks import ask_of
 from intercom.core.bus.carrier import Carrier
-from intercom.core.bus.directory import Absent, Identity, Known
+from intercom.core.bus.delivering import Delivering
+from intercom.core.bus.directory import SUBAGENTS, Absent, Identity, Known
 from intercom.core.bus.effects import Effect, Leave
 from intercom.core.bus.entrance import Entrance
+from intercom.core.bus.foreign import Foreign
 from intercom.core.bus.handling import Handling
 from intercom.core.bus.handover import Handover
+from intercom.core.bus.judging import Judge
+from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.limits import Limits
-from intercom.core.bus.lines import Connection, End, Lines
+from intercom.core.bus.lines import End
+from intercom.core.bus.passing import Passing
 from intercom.core.bus.posting import Posting
+from intercom.core.bus.publishing import Publishing
 from intercom.core.bus.recalling import Recalling
+from intercom.core.bus.reception import Reception
 from intercom.core.bus.sharing import Sharing
-from intercom.core.bus.turns import Work
 from intercom.core.bus.world import World
-from intercom.core.effects import Note
 from intercom.records import Appeared, Batch, Outcome, Refused, Shifted, Written
-from intercom.wire.pi import replies
 from intercom.wire.pi.fields import Record
-from intercom.wire.pi.requests import Health, Peer, Refusal, Register, Unregister
-from intercom.wire.pi.schema import parse
 
 
 class Broker:
@@ -51,16 +52,21 @@ class Broker:
         state_id: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self._state_id = state_id
         world = self._world = World(limits or Limits(), draw, resolve, channel, level)
-        handover = Handover(world)
+        handover = self._handover = Handover(world)
         self._carrier = Carrier(world, handover)
         sharing = Sharing(world)
-        self._entrance = Entrance(world, self._carrier, sharing)
-        posting = Posting(world, self._carrier, handover)
+        entrance = Entrance(world, self._carrier, sharing)
+        delivering = Delivering(world, self._carrier, handover)
+        posting = Posting(world, Judge(world, self._carrier, handover), delivering)
+        self._foreign = Foreign(world, entrance, self._carrier)
+        passing = Passing(world, delivering)
         recalling = Recalling(world, handover)
-        self._handling = Handling(world, self._entrance, posting, recalling, sharing)
-        self._lines = Lines(world, self._handle, self._entrance.leave)
+        parts = (posting, passing, Publishing(world, passing), recalling, sharing)
+        self._staging = passing.staging
+        handling = Handling(world, entrance, *parts)
+        self._reception = Reception(world, entrance, handling, self._staging, state_id)
+        self._lines = self._reception.lines
 
     @property
     def pending(self) -> int:
@@ -69,7 +75,7 @@ class Broker:
 
     @property
     def sessions(self) -> int:
-        """Sessions that are connected."""
+        """Sessions that are connected, those that speak lines included."""
         return len(self._world.directory)
 
     @property
@@ -102,12 +108,17 @@ class Broker:
         return world.out
 
     def restored_roll(self, roll: Iterable[Known], now: int) -> list[Effect]:
-        """Sessions that an earlier hub knew. None of them is here yet."""
+        """Sessions that an earlier hub knew; nothing changes for those that are here."""
         world = self._at(now)
         for known in roll:
             absent = known.absent(world.now)
+            if world.directory.get(absent.key) is not None:
+                continue
             world.directory.remember(absent)
-            self._carrier.own(absent.key)
+            if absent.elsewhere:
+                self._carrier.release(inbox_of(absent.key))
+            else:
+                self._carrier.own(absent.key)
         return world.out
 
     def ask_within(self, milliseconds: int) -> None:
@@ -130,7 +141,11 @@ class Broker:
 
     def received(self, number: int, frame: Record, now: int) -> list[Effect]:
         """A connection sent a frame, as the frame cutter gives it."""
-        return self._said(number, frame, now)
+        world = self._at(now)
+        if number not in world.paused:
+            self._take(number)
+        self._lines.said(number, frame)
+        return world.out
 
     def garbled(self, number: int, now: int) -> list[Effect]:
         """A connection sent what is no frame: it ends, when all before that was handled."""
@@ -158,10 +173,70 @@ class Broker:
             self._carrier.resume(number)
         return world.out
 
+    def taken(self, number: int, now: int) -> list[Effect]:
+        """The peer of a connection has read all that was written to it so far. Idempotent.
+
+        To be called after a :class:`~intercom.core.bus.effects.Watch`, and once more before
+        ``gone``, if that is found out then; not while written bytes wait in the shell. So the
+        position of a subagents session moves, whose client sends no receipts; where nothing can
+        be found out it moves at the session's next frame, unless the connection is paused.
+        """
+        world = self._at(now)
+        self._take(number)
+        return world.out
+
+    # -- sessions that speak lines
+
+    def joined_elsewhere(self, session_id: str, info: Record, now: int) -> list[Effect]:
+        """A session that speaks lines (NDJSON) is here, or has changed what it says of itself.
+
+        Pi clients see it in the unnamed scope, and can write to it and ask it: what they send
+        is kept in its inbox, and brought to it by the hub core, which is told by the outcome.
+        An id that :meth:`holds` is not to be given to it.
+
+        :param info: what is known of it, in the words of pi-intercom's SessionInfo (``name``,
+            ``cwd``, ``model``, ``status``, ``pid``, ...); the rest is shown as unknown.
+        """
+        world = self._at(now)
+        self._foreign.joined(session_id, info)
+        return world.out
+
+    def left_elsewhere(self, session_id: str, now: int) -> list[Effect]:
+        """A session that speaks lines is not here any more. Idempotent."""
+        world = self._at(now)
+        number = self._foreign.number(session_id)
+        if number is not None:
+            self._reception.leave(number)
+        return world.out
+
+    def holds(self, session_id: str) -> bool:
+        """Whether a pi session of the unnamed scope has this id now."""
+        session = self._world.directory.get(Key(None, session_id))
+        return session is not None and not session.elsewhere
+
+    def ask_refusal(self, asker: str, target: str, message_id: str) -> str | None:
+        """Why a session that speaks lines may not ask a pi session; a code of its dialect.
+
+        To be looked at before such a line is stored. It is pending once the target's inbox was
+        read that far, after the line ``appeared`` there; likewise an answer ends an ask.
+        """
+        return self._foreign.ask_refusal(asker, target, message_id)
+
+    @property
+    def rows(self) -> list[Record]:
+        """The pi sessions of the unnamed scope, for those that speak lines; see ``SaveRoll``."""
+        here = self._world.directory.of(None)
+        return [self._world.row(one) for one in here if not one.elsewhere]
+
     # -- what the shell has done
 
     def written(self, outcomes: Sequence[Outcome], now: int) -> list[Effect]:
-        """What the spool's writer reports of inboxes of this dialect, per inbox in file order."""
+        """What the spool's writer reports, per inbox in file order.
+
+        Of entries of this dialect (their tickets are negative) ``Written`` and ``Refused``,
+        whosever inbox it is; of :attr:`inboxes` also ``Shifted``, and ``Appeared`` for all
+        lines that came from elsewhere, those of the hub core among them.
+        """
         world = self._at(now)
         for outcome in outcomes:
             if isinstance(outcome, Appeared):
@@ -212,6 +287,7 @@ class Broker:
         """Time has passed: to be called at each ``Wake``, and about once a second."""
         world = self._at(now)
         self._lines.tick()
+        self._staging.tick()
         world.prune_asks()
         world.routes.prune(world.now)
         self._carrier.upkeep()
@@ -222,8 +298,13 @@ class Broker:
         return world.out
 
     def closing(self, now: int) -> list[Effect]:
-        """The hub is going: every connection ends. Nothing that is pending is given up."""
+        """The hub is going: every connection ends. Nothing that is pending is given up.
+
+        What waits to be replaced is put into its inbox: the effects of this input and of the
+        answers to them are still to be done, until :attr:`pending` is 0.
+        """
         world = self._at(now)
+        self._staging.flush()
         self._lines.end_all()
         return world.out
 
@@ -237,66 +318,7 @@ class Broker:
         self._lines.said(number, what)
         return world.out
 
-    # -- with and without a session
-
-    def _handle(self, connection: Connection, frame: Record) -> Work | None:
-        """Handle a frame; what is left to do of it, if it takes time."""
-        number, registered = connection.number, connection.registered
-        namespaces = self._world.extensions.of(number)
-        parsed = parse(frame, Peer(connection.variant, registered, namespaces=namespaces))
-        if isinstance(parsed, Health):
-            if self._may_enter(connection, parsed.state_id):
-                self._world.say(number, replies.health_ok(parsed.request_id))
-            return None
-        if isinstance(parsed, Register):
-            return self._register(connection, parsed)
-        if isinstance(parsed, Unregister):
-            self._entrance.leave(number)
-            connection.registered = False
-            self._lines.wait(number)
-            return None
-        session = self._world.directory.holder(number)
-        if session is None and registered:
-            parsed = self._handling.ousted(parsed, frame)
-        if isinstance(parsed, Refusal):
-            if parsed.answer is None:
-                self._world.do(Note("refused", {"connection": number, "reason": parsed.reason}))
-                self._lines.end(number)
-            else:
-                self._world.say(number, parsed.answer)
-            return None
-        return self._handling.handle(number, session, parsed)
-
-    def _register(self, connection: Connection, request: Register) -> Work | None:
-        number = connection.number
-        if not self._may_enter(connection, request.state_id):
-            return None
-        if request.variant != "intercom":
-            self._lines.end(number)
-            return None
-        reason = self._entrance.room_for(request)
-        if reason is not None:
-            self._world.say(number, replies.error(reason))
-            self._lines.end(number)
-            return None
-        connection.variant, connection.registered = request.variant, True
-        self._lines.lobby.leave(number)
-        return self._entrance.register(number, request, connection.trusted)
-
-    def _may_enter(self, connection: Connection, shown: str | None) -> bool:
-        """Whether it is local, or has shown what is in the port file; else it ends."""
-        if connection.trusted:
-            return True
-        wanted = self._state_id
-        if wanted is not None and shown is not None and _same(wanted, shown):
-            return True
-        self._world.do(Note("unauthorized", {"connection": connection.number}))
-        self._lines.end(connection.number)
-        return False
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two texts are the same, without telling by time how far they are."""
-    return hmac.compare_digest(
-        one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")
-    )
+    def _take(self, number: int) -> None:
+        session = self._world.directory.holder(number) if number in self._lines else None
+        if session is not None and session.dialect == SUBAGENTS:
+            self._handover.taken(number)

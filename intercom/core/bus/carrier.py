@@ -12,6 +12,7 @@ from collections.abc import Collection
 from intercom.core.bus.directory import Absent, Session
 from intercom.core.bus.effects import Discard, Read
 from intercom.core.bus.handover import EXPIRED, Handover, letter_of
+from intercom.core.bus.hearing import Hearing
 from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.letters import Content, read
 from intercom.core.bus.mailbox import Box, Letter, Place
@@ -33,6 +34,8 @@ class Carrier:
         self.broken: set[str] = set()
         self._gaps: set[str] = set()
         self._owners: dict[str, Key] = {}
+        self._foreign: set[str] = set()
+        self._hearing = Hearing(world)
         self._gathered: dict[Key, list[tuple[Letter, Content]]] = {}
 
     def _next(self, box: Box) -> Letter | None:
@@ -51,6 +54,14 @@ class Carrier:
     def own(self, key: Key) -> None:
         """Know whose inbox is whose before anything is read of it."""
         self._owners[inbox_of(key)] = key
+
+    def release(self, inbox: str) -> None:
+        """Others look after an inbox from now on, and bring what is in it."""
+        self._foreign.add(inbox)
+        mailbox = self._world.mailbox
+        for letter in list(mailbox.box(inbox).letters.values()):
+            mailbox.settle(letter)
+        self.forget(inbox)
 
     # -- letters come
 
@@ -80,6 +91,7 @@ class Carrier:
         world = self._world
         own = inbox_of(session.key)
         self._owners[own] = session.key
+        self._foreign.discard(own)
         self._gaps.add(own)
         inboxes = {own}
         if len(world.directory.namesakes(session.key.scope, session.identity)) == 1:
@@ -111,6 +123,8 @@ class Carrier:
 
     def appeared(self, inbox: str) -> None:
         """Others appended lines to an inbox."""
+        if inbox in self._foreign:
+            return
         self._gaps.add(inbox)
         self.fetch(self._world.mailbox.box(inbox))
 
@@ -149,6 +163,9 @@ class Carrier:
 
     def found(self, inbox: str, batch: Batch) -> None:
         """Lines of an inbox: those that are new are taken in, those that wait are written."""
+        if inbox in self._foreign:
+            self._world.turns.answer(("mail", inbox))
+            return
         box = self._world.mailbox.box(inbox)
         box.reading = False
         if box.stored is None:
@@ -192,8 +209,9 @@ class Carrier:
                 continue
             if letter is None:
                 place = Place(generation, record.start, record.end)
+                content = self._hearing.heard(content)
                 letter = self._note(box, place, content)
-            found.append((letter, content))
+            found.append((letter, self._hearing.introduced(content)))
         return found
 
     def _note(self, box: Box, place: Place, content: Content) -> Letter:
@@ -214,6 +232,9 @@ class Carrier:
 
     def unreadable(self, inbox: str) -> None:
         """An inbox could not be read; it is tried again at a later tick."""
+        if inbox in self._foreign:
+            self._world.turns.answer(("mail", inbox))
+            return
         box = self._world.mailbox.box(inbox)
         box.reading = False
         self.broken.add(inbox)

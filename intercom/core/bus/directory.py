@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, Literal
 
 import msgspec
 
 from intercom.core.bus.keys import Key
 
+#: What a session speaks: one of the two pi clients, or lines.
+Dialect = Literal["intercom", "subagents", "ndjson"]
+INTERCOM: Final = "intercom"
+SUBAGENTS: Final = "subagents"
+NDJSON: Final = "ndjson"
 #: For so long a session that left can be written to.
 ABSENT_MS = 24 * 60 * 60 * 1000
 #: So many of them are known, the latest.
@@ -39,22 +44,29 @@ class Session(msgspec.Struct):
     :ivar scope_name: as it was asked for. :ivar place: its directory, links resolved.
     :ivar order: registrations count from 1; a replacement keeps the number of what it replaces.
     :ivar since: when it registered. :ivar drawn: its id was drawn by the hub.
+    :ivar topic_frames: it takes the short form of topics (subagents).
     """
 
     key: Key
     number: int
-    dialect: str
+    dialect: Dialect
     info: dict[str, Any]
     scope_name: str | None
     place: str
     since: int
     order: int = 0
     drawn: bool = False
+    topic_frames: bool = False
 
     @property
     def name(self) -> str:
         """By which it is addressed, in lower case; empty without one."""
         return str(self.info.get("name") or "").lower()
+
+    @property
+    def elsewhere(self) -> bool:
+        """It speaks lines: others have its connection, and look after its inbox."""
+        return self.dialect == NDJSON
 
     @property
     def identity(self) -> Identity:
@@ -69,6 +81,7 @@ class Absent(msgspec.Struct):
 
     :ivar name: in lower case, a runtime's alias, too. :ivar left: when, epoch ms.
     :ivar drawn: its id was drawn by the hub.
+    :ivar elsewhere: it spoke lines: others look after its inbox.
     """
 
     key: Key
@@ -76,12 +89,14 @@ class Absent(msgspec.Struct):
     identity: Identity
     left: int
     drawn: bool = False
+    elsewhere: bool = False
 
 
 class Known(msgspec.Struct, frozen=True):
     """What is written down of a session, so that a later hub knows it.
 
     :ivar explicit: its name was not a runtime's alias. :ivar left: None: it is here.
+    :ivar elsewhere: it speaks lines: others look after its inbox.
     """
 
     id: str
@@ -91,17 +106,24 @@ class Known(msgspec.Struct, frozen=True):
     place: str = ""
     left: int | None = None
     drawn: bool = False
+    elsewhere: bool = False
 
     def absent(self, now: int) -> Absent:
         """The session as a hub knows it that begins now: it is not here."""
         identity = Identity(self.name if self.explicit else "", self.place)
         left = now if self.left is None else min(self.left, now)
-        return Absent(Key(self.scope, self.id), self.name, identity, left, self.drawn)
+        key = Key(self.scope, self.id)
+        return Absent(key, self.name, identity, left, self.drawn, self.elsewhere)
+
+
+def _absent(one: Session, now: int) -> Absent:
+    return Absent(one.key, one.name, one.identity, now, one.drawn, one.elsewhere)
 
 
 def _known(one: Session | Absent, left: int | None) -> Known:
     explicit, place = bool(one.identity.name), one.identity.place
-    return Known(one.key.id, one.key.scope, one.name, explicit, place, left, one.drawn)
+    drawn, elsewhere = one.drawn, one.elsewhere
+    return Known(one.key.id, one.key.scope, one.name, explicit, place, left, drawn, elsewhere)
 
 
 class Directory:
@@ -115,6 +137,10 @@ class Directory:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def count(self, dialect: Dialect) -> int:
+        """How many sessions of a dialect are connected."""
+        return sum(one.dialect == dialect for one in self._sessions.values())
 
     def get(self, key: Key) -> Session | None:
         """The connected session of this key."""
@@ -148,7 +174,8 @@ class Directory:
             session.order = previous.order
             session.drawn = previous.drawn
         left = self._absent.pop(session.key, None)
-        session.drawn = session.drawn or (left is not None and left.drawn)
+        was_drawn = left is not None and left.drawn and not session.elsewhere
+        session.drawn = session.drawn or was_drawn
         self._sessions[session.key] = session
         self._keys[session.number] = session.key
 
@@ -158,7 +185,7 @@ class Directory:
         self._keys.pop(number, None)
         if session is not None:
             del self._sessions[session.key]
-            self.remember(Absent(session.key, session.name, session.identity, now, session.drawn))
+            self.remember(_absent(session, now))
         return session
 
     def remember(self, absent: Absent) -> None:
@@ -185,14 +212,19 @@ class Directory:
 
     # -- addresses
 
-    def find(self, to: str, scope: str | None) -> list[Session]:
-        """Whom an address means: an id, else all of that name, else all ids that begin so."""
+    def find(self, to: str, scope: str | None, prefixes: bool = True) -> list[Session]:
+        """Whom an address means: an id, else all of that name, else all ids that begin so.
+
+        :param prefixes: False: the beginning of an id is no address (subagents).
+        """
         by_id = self._sessions.get(Key(scope, to))
         if by_id is not None:
             return [by_id]
         here = self.of(scope)
         named = [one for one in here if "name" in one.info and one.name == to.lower()]
-        return named or [one for one in here if one.key.id.startswith(to)]
+        if named or not prefixes:
+            return named
+        return [one for one in here if one.key.id.startswith(to)]
 
     def find_absent(self, to: str, scope: str | None) -> list[Absent]:
         """The same among those who left."""

@@ -33,6 +33,15 @@ class Close(msgspec.Struct, frozen=True, gc=False):
     after_flush: bool
 
 
+class Watch(msgspec.Struct, frozen=True, gc=False):
+    """A letter was written to a connection whose client does not say that it has it.
+
+    Call ``taken`` once the peer has read all that was written to this connection so far.
+    """
+
+    number: int
+
+
 class Hold(msgspec.Struct, frozen=True, gc=False):
     """Something that a connection said is still under way: read no more from it.
 
@@ -82,7 +91,9 @@ class Skip(msgspec.Struct, frozen=True, gc=False):
     Remember it (as ``skipped``), so that a later hub does not give it to ``found``; answered by
     ``saved`` once no death of a process undoes it.
 
-    :ivar code: why: ``E_DELIVERY_CANCELLED``, ``E_DELIVERY_EVICTED``, ``E_DELIVERY_EXPIRED``.
+    :ivar code: why: ``E_DELIVERY_CANCELLED``, ``E_DELIVERY_EVICTED``, ``E_DELIVERY_EXPIRED``,
+        ``E_DELIVERY_SUPERSEDED``, ``E_DELIVERY_FAILED`` (its receiver's client cannot be sent
+        it), ``E_TARGET_DISCONNECTED`` (its sender was told that the receiver left before).
     """
 
     ticket: int
@@ -155,6 +166,7 @@ class Leave(msgspec.Struct, frozen=True, gc=False):
 Effect = (
     Say
     | Close
+    | Watch
     | Hold
     | Release
     | Keep

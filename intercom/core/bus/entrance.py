@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from intercom.core.bus.carrier import Carrier
-from intercom.core.bus.directory import Session
+from intercom.core.bus.directory import INTERCOM, SUBAGENTS, Session
 from intercom.core.bus.effects import SaveRoll
 from intercom.core.bus.keys import Key, scope_hash
 from intercom.core.bus.sharing import Sharing
 from intercom.core.bus.turns import Work
-from intercom.core.bus.world import INTERCOM, World
+from intercom.core.bus.world import World
 from intercom.wire.pi import replies
-from intercom.wire.pi.fields import Record
+from intercom.wire.pi.fields import Record, Variant, is_label
 from intercom.wire.pi.frames import FrameTooLarge
-from intercom.wire.pi.listing import intercom_listing
-from intercom.wire.pi.requests import Listing, Presence, Register
-from intercom.wire.pi.sessions import apply_presence, intercom_info
+from intercom.wire.pi.listing import check_fits, intercom_listing
+from intercom.wire.pi.requests import Listing, Presence, Refusal, Register
+from intercom.wire.pi.sessions import apply_presence, intercom_info, subagents_info
 
 #: Fields of a session that others can do without, if all of it is too much for a frame.
 _DISPENSABLE = ("status", "tmuxPane", "name")
@@ -28,7 +28,19 @@ class Entrance:
         self._carrier = carrier
         self._sharing = sharing
 
-    def room_for(self, request: Register) -> str | None:
+    def session_for(self, number: int, request: Register, trusted: bool) -> Session | Refusal:
+        """The session that a connection claims; or why not, and the connection ends.
+
+        :param trusted: the connection is local.
+        """
+        if request.variant == SUBAGENTS:
+            return self._subagents(number, request)
+        reason = self._room_for(request)
+        if reason is not None:
+            return Refusal(reason, replies.error(reason))
+        return self._intercom(number, request, trusted)
+
+    def _room_for(self, request: Register) -> str | None:
         """Why a session cannot be had, to be said in ``error`` before the connection ends."""
         world = self._world
         if request.wished_id is None:
@@ -37,17 +49,16 @@ class Entrance:
             key = Key(scope_hash(request.scope), request.wished_id)
             previous = world.directory.get(key)
         if previous is None:
-            full = len(world.directory) >= world.limits.sessions
+            full = world.directory.count(INTERCOM) >= world.limits.sessions
             return "Too many registered intercom sessions" if full else None
         if previous.dialect != INTERCOM:
             return "Session id is in use by another kind of client"
         return None
 
-    def register(self, number: int, request: Register, trusted: bool) -> Work:
+    def register(self, session: Session, request: Register) -> Work:
         """Claim a session: welcome, news to the others, its mail, and its extensions."""
-        world = self._world
+        world, number = self._world, session.number
         self._carrier.look_after()
-        session = self._session(number, request, trusted)
         previous = world.directory.get(session.key)
         if previous is not None:
             self._oust(previous)
@@ -57,8 +68,9 @@ class Entrance:
         spaces = [(one.namespace, one.owner_eligible) for one in request.extensions]
         world.extensions.advertise(number, spaces)
         world.idle_at = None
-        world.say(number, replies.registered(session.key.id, INTERCOM))
-        self._announce(session, "session_joined")
+        topics = session.topic_frames
+        world.say(number, replies.registered(session.key.id, request.variant, topics))
+        self.announce(session, "session_joined")
         self._sharing.announce_owners()
         if previous is not None:
             self._carrier.left(previous.number)
@@ -69,7 +81,30 @@ class Entrance:
         names = [namespace for namespace, _ in spaces]
         yield from self._sharing.introduce(number, session, names)
 
-    def _session(self, number: int, request: Register, trusted: bool) -> Session:
+    def _subagents(self, number: int, request: Register) -> Session | Refusal:
+        """Its own id if that is free, and never another's."""
+        world, wished = self._world, request.wished_id
+        if wished is not None and world.directory.get(Key(None, wished)) is not None:
+            wished = None
+        session_id = world.draw() if wished is None else wished
+        info = subagents_info(request, session_id, world.now)
+        try:
+            check_fits(info)
+        except FrameTooLarge as error:
+            return Refusal(error.text)
+        return Session(
+            key=Key(None, session_id),
+            number=number,
+            dialect=SUBAGENTS,
+            info=info,
+            scope_name=None,
+            place=world.resolve(info["cwd"]),
+            since=world.now,
+            drawn=wished is None,
+            topic_frames=request.topic_frames,
+        )
+
+    def _intercom(self, number: int, request: Register, trusted: bool) -> Session:
         world = self._world
         session_id = world.draw() if request.wished_id is None else request.wished_id
         return Session(
@@ -91,35 +126,50 @@ class Entrance:
         world.extensions.forget(previous.number)
         world.close(previous.number)
 
-    def leave(self, number: int) -> None:
-        """A connection speaks for nobody any more; the others hear it, if it did."""
+    def leave(self, number: int) -> Session | None:
+        """A connection speaks for nobody any more; the others hear it, if it did: that one."""
         world = self._world
         session = world.directory.leave(number, world.now)
         if session is None:
-            return
+            return None
         world.do(SaveRoll())
         world.presence.forget(number)
         world.extensions.forget(number)
         world.routes.clear(session.key)
-        world.tell(world.audience(session.key.scope), replies.session_left(session.key.id))
+        audience = world.audience(session.key.scope, "session_left")
+        if not is_label(session.key.id):  # a subagents client would leave, and never saw it
+            audience = [one for one in audience if one.dialect != SUBAGENTS]
+        world.tell(audience, replies.session_left(session.key.id))
         self._sharing.announce_owners()
         self._carrier.left(number)
         world.arm_idle()
+        return session
 
     # -- while it is here
 
-    def presence(self, session: Session, said: Presence) -> None:
-        """A session changes; the others hear it at once, or at the next heartbeat."""
+    def presence(self, session: Session, said: Presence) -> Refusal | None:
+        """A session changes; the others hear it at once, or at the next heartbeat.
+
+        A subagents session that no listing could show then is refused, and nothing changes.
+        """
         world = self._world
         identity = session.identity
-        session.info, changed = apply_presence(session.info, said, INTERCOM, world.now)
+        variant: Variant = SUBAGENTS if session.dialect == SUBAGENTS else INTERCOM
+        info, changed = apply_presence(session.info, said, variant, world.now)
+        if variant == SUBAGENTS:
+            try:
+                check_fits(info)
+            except FrameTooLarge as error:
+                return Refusal(error.text)
+        session.info = info
         if session.identity != identity:
             world.do(SaveRoll())
         if world.presence.is_due(session.number, changed, world.now):
-            self._announce(session, "presence_update")
+            self.announce(session, "presence_update")
+        return None
 
     def listing(self, number: int, session: Session, said: Listing) -> None:
-        """Who is in the session's scope, itself included."""
+        """Who is in an intercom session's scope, itself included."""
         world = self._world
         rows = [world.row(one) for one in world.directory.of(session.key.scope)]
         try:
@@ -127,12 +177,13 @@ class Entrance:
         except FrameTooLarge as error:
             world.say(number, replies.error(error.text))
 
-    def _announce(self, session: Session, what: str) -> None:
+    def announce(self, session: Session, what: str) -> None:
         """Show a session to the others, shortened where a frame cannot hold it."""
         world = self._world
         tell = replies.session_joined if what == "session_joined" else replies.presence_update
         frame = world.fit(tell(row) for row in _shorter(world.row(session)))
-        world.tell_data(world.audience(session.key.scope, but={session.number}), frame)
+        audience = world.audience(session.key.scope, what, but={session.number})
+        world.tell_data(audience, frame)
 
 
 def _shorter(row: Record) -> list[Record]:

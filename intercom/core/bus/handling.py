@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from intercom.core.bus.directory import Session
+from intercom.core.bus.directory import SUBAGENTS, Session
 from intercom.core.bus.entrance import Entrance
+from intercom.core.bus.passing import Passing
 from intercom.core.bus.posting import Posting
+from intercom.core.bus.publishing import Publishing
 from intercom.core.bus.recalling import Recalling
 from intercom.core.bus.sharing import NO_SESSION, Sharing
 from intercom.core.bus.turns import Work
@@ -37,16 +39,20 @@ class Handling:
         world: World,
         entrance: Entrance,
         posting: Posting,
+        passing: Passing,
+        publishing: Publishing,
         recalling: Recalling,
         sharing: Sharing,
     ) -> None:
         self._world = world
         self._entrance = entrance
         self._posting = posting
+        self._passing = passing
+        self._publishing = publishing
         self._recalling = recalling
         self._sharing = sharing
 
-    def handle(self, number: int, session: Session | None, said: Outcome) -> Work | None:
+    def handle(self, number: int, session: Session | None, said: Outcome) -> Work | Refusal | None:
         """Carry out what a connection asks for; what is left of it to do, if it takes time.
 
         :param session: None: another connection has it now.
@@ -58,9 +64,24 @@ class Handling:
                 return self._recalling.cancel_ask(session, said)
         if session is None:
             return None
+        if session.dialect == SUBAGENTS:
+            return self._plain(number, session, said)
         match said:
             case Send():
                 return self._posting.send(number, session, said)
+            case Presence():
+                return self._entrance.presence(session, said)
+            case Listing():
+                self._entrance.listing(number, session, said)
+            case MessageReceipt():
+                self._recalling.receipt(number, session, said)
+            case _:
+                return self._share(number, session, said)
+        return None
+
+    def _share(self, number: int, session: Session, said: Outcome) -> Work | None:
+        """The same for what has to do with extensions."""
+        match said:
             case CapabilitiesUpdate():
                 return self._sharing.update(number, session, said)
             case StateCommit():
@@ -69,12 +90,17 @@ class Handling:
                 return self._sharing.refused(number, session, said)
             case ExtensionPublish():
                 self._sharing.publish(number, session, said)
+        return None
+
+    def _plain(self, number: int, session: Session, said: Outcome) -> Work | Refusal | None:
+        """The same for a pi-subagents client, which asks for little."""
+        match said:
+            case Send():
+                return self._passing.send(number, session, said)
             case Presence():
-                self._entrance.presence(session, said)
+                return self._entrance.presence(session, said)
             case Listing():
-                self._entrance.listing(number, session, said)
-            case MessageReceipt():
-                self._recalling.receipt(number, session, said)
+                return self._publishing.listing(number, session, said)
         return None
 
     def ousted(self, said: Outcome, frame: Record) -> Outcome:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from intercom.core.bus.directory import Session
-from intercom.core.bus.effects import Commit, Skip
+from intercom.core.bus.directory import INTERCOM, SUBAGENTS, Session
+from intercom.core.bus.effects import Commit, Skip, Watch
 from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.letters import Content
 from intercom.core.bus.mailbox import Box, Letter, Place
 from intercom.core.bus.outcomes import DELIVERED, FAILED
 from intercom.core.bus.routes import Route
-from intercom.core.bus.world import INTERCOM, World, fitted
+from intercom.core.bus.world import World
 from intercom.core.effects import Note
+from intercom.errors import ProtocolError
 from intercom.wire.pi import replies
 from intercom.wire.pi.forms import intercom_row, message_frame, stamped
+from intercom.wire.pi.frames import dump_frame
 
 EXPIRED = ("Mailbox delivery expired", "E_DELIVERY_EXPIRED")
 
@@ -37,22 +39,33 @@ class Handover:
         """Whether a session's connection takes mail now."""
         return (
             session is not None
-            and session.dialect == INTERCOM
+            and not session.elsewhere
             and session.number not in self._world.paused
         )
 
     # -- letters go
 
+    def frame(self, content: Content, receiver: Session | None) -> bytes:
+        """The frame of a message, in the form of who gets it now.
+
+        :param receiver: None: it is not here; then that of pi-intercom's clients.
+        :raise ProtocolError: it is too large in this form, or the receiver cannot be sent it.
+        """
+        message, since = content.message, content.received
+        if receiver is not None and receiver.dialect == SUBAGENTS:
+            short = receiver.topic_frames
+            return dump_frame(message_frame(content.info, message, SUBAGENTS, topic_frames=short))
+        message = stamped(message, content.received, self._world.now)
+        return dump_frame(message_frame(content.info, message, INTERCOM, registered_at=since))
+
     def push(self, letter: Letter, content: Content, receiver: Session) -> None:
         """Write a letter to a connection, behind the news that it replaces another."""
         world = self._world
-        message = stamped(content.message, content.received, world.now)
-        frame = fitted(
-            message_frame(content.info, message, INTERCOM, registered_at=content.received)
-        )
-        if frame is None:
-            world.do(Note("letter_too_large", {"inbox": letter.inbox}))
-            self.give_up(letter, "Intercom message too large", "E_DELIVERY_FAILED")
+        try:
+            frame = self.frame(content, receiver)
+        except ProtocolError as error:
+            world.do(Note("letter_unfit", {"inbox": letter.inbox, "reason": error.text}))
+            self.give_up(letter, error.text, "E_DELIVERY_FAILED")
             return
         if not letter.pushed:
             self._supersede(letter, content, receiver)
@@ -61,6 +74,9 @@ class Handover:
         world.routes.add(Route(letter.sender, receiver.key, letter.message_id, world.now))
         world.outcomes.amend(letter.sender, letter.message_id, DELIVERED)
         world.say_data(receiver.number, frame)
+        if receiver.dialect == SUBAGENTS:
+            world.touch(receiver, mail=True)
+            world.do(Watch(receiver.number))
         old = world.mailbox.overheld(letter.inbox)
         if old is not None:
             world.mailbox.settle(old)
@@ -74,9 +90,10 @@ class Handover:
             return  # another dialect's message may have anything under this name
         if not self.may_supersede(letter.sender, replaced, receiver.key):
             return
-        row = intercom_row(content.info, content.received)
-        control = replies.superseded(row, replaced, letter.message_id, world.now)
-        world.say(receiver.number, control)
+        if receiver.dialect == INTERCOM:
+            row = intercom_row(content.info, content.received)
+            control = replies.superseded(row, replaced, letter.message_id, world.now)
+            world.say(receiver.number, control)
         reason, code = f"Superseded by {letter.message_id}", "E_DELIVERY_SUPERSEDED"
         world.outcomes.amend(letter.sender, replaced, FAILED, reason, code)
         old = world.mailbox.sent(letter.sender, replaced)
@@ -104,6 +121,14 @@ class Handover:
         for letter in self._world.mailbox.held(number, message_id):
             self._world.mailbox.settle(letter)
             self.commit(self._world.mailbox.box(letter.inbox))
+
+    def taken(self, number: int) -> None:
+        """A receiver has read all that was written to it: that is settled."""
+        letters = self._world.mailbox.held_by(number)
+        for letter in letters:
+            self._world.mailbox.settle(letter)
+        for inbox in dict.fromkeys(letter.inbox for letter in letters):
+            self.commit(self._world.mailbox.box(inbox))
 
     def give_up(self, letter: Letter, reason: str, code: str) -> tuple[str, int]:
         """A letter is to be shown to nobody; its sender's record says why. See withdraw."""

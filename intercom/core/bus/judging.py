@@ -59,20 +59,44 @@ class Case(NamedTuple):
 class Plan(NamedTuple):
     """A message that will be delivered to ``target``.
 
-    :ivar label: the target's name, for the file of an ask. :ivar live: the target is here.
+    :ivar label: the target's name, for the file of an ask.
+    :ivar receiver: the target as it is here; None if it is not.
+    :ivar plain: by pi-subagents' rules: it is delivered even if the same was before, and
+        nothing stays for a target that left meanwhile.
+    :ivar elsewhere: others bring it from the inbox to the target.
     """
 
     target: Key
     addressed: Identity
     label: str | None
     digest: bytes
-    live: bool
+    receiver: Session | None
+    plain: bool = False
+    elsewhere: bool = False
+
+    @property
+    def live(self) -> bool:
+        """The target is here."""
+        return self.receiver is not None
+
+
+def plan_for(target: Session, digest: bytes, plain: bool = False) -> Plan:
+    """The plan for a target that is here."""
+    label = target.info.get("name")
+    elsewhere = target.elsewhere
+    return Plan(target.key, target.identity, label, digest, target, plain, elsewhere)
 
 
 REUSED = ("Message id was reused with different authored content", "E_MESSAGE_ID_REUSE")
 NO_ASK = ("Reply target does not match a pending ask", "E_REPLY_TARGET")
 OTHER_ASK = ("Reply target does not match the pending ask", "E_REPLY_TARGET")
+GONE = ("Recipient disconnected before delivery", "E_TARGET_DISCONNECTED")
 NOT_FOUND = ("Session not found", "E_TARGET_NOT_FOUND")
+
+
+def ambiguous(name: str) -> str:
+    """Why nobody gets what is for one of several sessions of a name."""
+    return f'Multiple sessions named "{name}" are connected. Use the session ID instead.'
 
 
 class Judge:
@@ -95,11 +119,7 @@ class Judge:
         if len(found) == 1:
             return self._judge_live(case, found[0])
         if found:
-            raise Undeliverable(
-                f'Multiple sessions named "{request.to}" are connected. '
-                "Use the session ID instead.",
-                "E_AMBIGUOUS_TARGET",
-            )
+            raise Undeliverable(ambiguous(request.to), "E_AMBIGUOUS_TARGET")
         self._carrier.forget_absent()
         gone = directory.find_absent(request.to, scope)
         if len(gone) == 1:
@@ -160,7 +180,7 @@ class Judge:
             other = world.asks.get(sender.scope, message["id"])
             if other is not None and other.asker != sender:
                 raise Undeliverable(*REUSED)  # another's ask has the file of this name
-        return Plan(target.key, target.identity, target.info.get("name"), digest, live=True)
+        return plan_for(target, digest)
 
     def _judge_absent(self, case: Case, target: Absent) -> Plan:
         message = case.message
@@ -177,8 +197,9 @@ class Judge:
             )
         heir = self._world.directory.heir(target, case.sender.key)
         if heir is not None:
-            return Plan(heir.key, heir.identity, None, digest, live=True)
-        return Plan(target.key, target.identity, None, digest, live=False)
+            return plan_for(heir, digest)
+        elsewhere = target.elsewhere
+        return Plan(target.key, target.identity, None, digest, None, elsewhere=elsewhere)
 
     def _check_answer(self, case: Case, target: Key) -> None:
         """An answer goes from whom was asked to who asked."""

@@ -17,6 +17,7 @@ from intercom.names import ANONYMOUS
 from intercom.wire.envelope import format_timestamp, make, parse
 from intercom.wire.pi.crossing import Original, envelope_id, message_of, original_of, payload_of
 from intercom.wire.pi.fields import Record, is_record, is_safe_integer, is_string
+from intercom.wire.pi.forms import as_sender
 from intercom.wire.pi.frames import FrameError, read_json
 from intercom.wire.pi.javascript import js_json
 
@@ -29,6 +30,7 @@ class Content(NamedTuple):
     :ivar info: SessionInfo of the sender when it sent. :ivar scope_name: of the sender.
     :ivar author: name and directory of the sender, be it an alias or not.
     :ivar received: when the hub took it, epoch ms.
+    :ivar foreign: the line was not made of a pi message, or not by whom it names.
     """
 
     message: Record
@@ -39,6 +41,7 @@ class Content(NamedTuple):
     target: Key
     addressed: Identity
     received: int
+    foreign: bool = False
 
 
 def content_of(
@@ -47,7 +50,7 @@ def content_of(
     """What a connected session's message says."""
     return Content(
         message,
-        sender.info,
+        as_sender(sender.info),
         sender.key,
         sender.scope_name,
         Identity(sender.name, sender.place),
@@ -57,10 +60,11 @@ def content_of(
     )
 
 
-def write(content: Content, channel: str, digest: bytes) -> bytes:
+def write(content: Content, channel: str, digest: bytes, nonce: str = "") -> bytes:
     """The line of a letter.
 
     :param digest: hash of what the message says, whenever it is said.
+    :param nonce: makes it another line than that of the same message before.
     :raise ProtocolError: ``LINE_TOO_LONG``.
     """
     message = content.message
@@ -72,10 +76,12 @@ def write(content: Content, channel: str, digest: bytes) -> bytes:
         "receivedAt": content.received,
         "digest": digest.hex(),
     }
+    if nonce:
+        payload["pi"]["nonce"] = nonce
     reply_to = message.get("replyTo")
     return make(
         type="chat",
-        message_id=envelope_id(message["id"]),
+        message_id=envelope_id(message["id"], nonce),
         from_session=inbox_of(content.sender),
         to_session=inbox_of(content.target),
         channel=channel,
@@ -136,7 +142,8 @@ def _signed(
             scope = original.scope
             return Content(message, info, sender, scope, author, target, addressed, received)
     sender, info = Key(None, speaker), {"id": speaker}
-    return Content(message, info, sender, None, Identity(), target, addressed, received)
+    who = Identity()
+    return Content(message, info, sender, None, who, target, addressed, received, foreign=True)
 
 
 def _addressee(said: object, inbox: str, owner: Key | None) -> tuple[Key | None, Identity]:

@@ -42,6 +42,11 @@ class Connection:
         self.registered = False
         self.variant: Variant | None = None
 
+    @property
+    def is_metered(self) -> bool:
+        """How fast it may speak is limited; pi-subagents' own broker has no such limit."""
+        return self.variant != "subagents"
+
 
 class Lines:
     """All connections.
@@ -79,7 +84,8 @@ class Lines:
         if connection is None:
             return
         waiting = len(connection.queue) + 1
-        if not isinstance(what, str) and connection.bucket.is_flood(waiting, world.now):
+        metered = connection.is_metered and not isinstance(what, str)
+        if metered and connection.bucket.is_flood(waiting, world.now):
             world.say(number, error("Intercom broker rate limit exceeded"))
             world.do(Note("flood", {"connection": number}))
             self.end(number)
@@ -92,7 +98,8 @@ class Lines:
         world, queue, number = self._world, connection.queue, connection.number
         while queue and not connection.busy:
             what = queue[0]
-            if not isinstance(what, str) and not connection.bucket.take(world.now):
+            metered = connection.is_metered and not isinstance(what, str)
+            if metered and not connection.bucket.take(world.now):
                 if number not in self._slow:
                     self._slow.add(number)
                     world.do(Wake(connection.bucket.next_at(world.now)))
@@ -152,6 +159,7 @@ class Lines:
     def end_all(self) -> None:
         """Every connection ends, and nothing more is said of it."""
         for number in self._connections:
+            self.lobby.leave(number)
             self._world.close(number)
         self._connections.clear()
         self._slow.clear()

@@ -176,6 +176,10 @@ class Mailbox:
         """What a connection was written under this id and has not received yet."""
         return list(self._held.get(number, {}).get(message_id, ()))
 
+    def held_by(self, number: int) -> list[Letter]:
+        """What a connection was written and has not received yet."""
+        return [one for some in self._held.get(number, {}).values() for one in some]
+
     def waits(self, sender: Key, message_id: str) -> Letter | None:
         """The letter of this sender and id, if it waits."""
         letter = self._sent.get((sender, message_id))
@@ -207,7 +211,8 @@ class Mailbox:
 
     def left(self, number: int) -> list[Letter]:
         """A connection ended: what it held waits again; that."""
-        letters = [one for some in self._held.pop(number, {}).values() for one in some]
+        letters = self.held_by(number)
+        self._held.pop(number, None)
         changed = set()
         for letter in letters:
             letter.holder = None

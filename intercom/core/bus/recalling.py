@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from intercom.core.bus.directory import Session
+from intercom.core.bus.directory import INTERCOM, Session
 from intercom.core.bus.handover import Handover
 from intercom.core.bus.outcomes import FAILED
 from intercom.core.bus.turns import Work
-from intercom.core.bus.world import INTERCOM, World
+from intercom.core.bus.world import World
 from intercom.wire.pi import replies
 from intercom.wire.pi.requests import CancelAsk, CancelMessage, MessageReceipt
 

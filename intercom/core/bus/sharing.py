@@ -57,7 +57,7 @@ class Sharing:
 
     def _capable(self, scope: str | None, namespace: str) -> list[Session]:
         world = self._world
-        return [one for one in world.audience(scope) if world.extensions.has(one, namespace)]
+        return [one for one in world.directory.of(scope) if world.extensions.has(one, namespace)]
 
     # -- messages
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Literal
 
 from intercom.core.bus.asks import Ask, Asks
-from intercom.core.bus.directory import Directory, Session
+from intercom.core.bus.directory import NDJSON, SUBAGENTS, Directory, Session
 from intercom.core.bus.effects import Close, Effect, RemoveAsk, Say, Wake
 from intercom.core.bus.extensions import Extensions
 from intercom.core.bus.limits import Limits
@@ -19,9 +18,7 @@ from intercom.core.effects import Note
 from intercom.wire.pi.fields import Record
 from intercom.wire.pi.forms import intercom_row
 from intercom.wire.pi.frames import FrameTooLarge, dump_frame
-
-#: What this dialect is called in the directory.
-INTERCOM: Literal["intercom"] = "intercom"
+from intercom.wire.pi.replies import KNOWN
 
 
 class World:
@@ -110,17 +107,25 @@ class World:
             for session in sessions:
                 self.do(Say(session.number, frame))
 
-    def audience(self, scope: str | None, but: Collection[int] = ()) -> list[Session]:
-        """Whom news of a scope are told in this dialect."""
+    def audience(self, scope: str | None, kind: str, but: Collection[int] = ()) -> list[Session]:
+        """Who of a scope takes frames of this kind: a client leaves at one that it does not."""
         return [
             one
             for one in self.directory.of(scope)
-            if one.dialect == INTERCOM and one.number not in but
+            if one.dialect != NDJSON and kind in KNOWN[one.dialect] and one.number not in but
         ]
 
     def row(self, session: Session) -> Record:
-        """A session as this dialect shows it."""
+        """A session as pi-intercom clients take it, whatever it speaks itself."""
         return intercom_row(session.info, session.since)
+
+    def touch(self, session: Session, mail: bool = False) -> None:
+        """A subagents session was heard of; ``mail``: it sent or got a message, too."""
+        if session.dialect == SUBAGENTS:
+            seen = {"lastSeen": self.now}
+            if mail:
+                seen["lastIntercomActivity"] = self.now
+            session.info = {**session.info, **seen}
 
     def close(self, number: int, after_flush: bool = True) -> None:
         """End a connection."""

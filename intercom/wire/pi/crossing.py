@@ -1,7 +1,8 @@
 """Messages across dialects: envelopes to pi messages and back, and neither loses anything.
 
 A pi message is spooled as an envelope that any NDJSON client can read. Its ``payload.pi``
-keeps the original, so that it leaves as it came: ``{"message", "from", "scope"}``. A text that
+keeps the original, so that it leaves as it came: ``{"message", "from", "scope"}``, and a
+``nonce`` where a message of the same id went before. A text that
 the payload says already is ``null`` there, which no good message has: a line has no room for
 a large one twice. An original that a line cannot hold (too deep, half a surrogate pair) is
 kept as its JSON text, ``{"json"}``.
@@ -42,11 +43,15 @@ class Original(NamedTuple):
     scope: str | None
 
 
-def envelope_id(message_id: str) -> str:
-    """The id of a pi message as an envelope may have it: itself, or a hash where it is unfit."""
-    if is_id(message_id) and _printable(message_id) == message_id:
+def envelope_id(message_id: str, nonce: str = "") -> str:
+    """The id of a pi message as an envelope may have it: itself, or a hash where it is unfit.
+
+    :param nonce: of an envelope whose message is to be another than an earlier one of this id.
+    """
+    if not nonce and is_id(message_id) and _printable(message_id) == message_id:
         return message_id
-    hashed = blake2b(message_id.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES)
+    said = f"{message_id}\n{nonce}" if nonce else message_id
+    hashed = blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES)
     return f"pi_{hashed.hexdigest()}"
 
 
@@ -137,6 +142,7 @@ def original_of(fields: Record) -> Original | None:
     """
     payload = fields.get("payload") or {}
     kept = payload.get("pi")
+    nonce = kept.get("nonce") if is_record(kept) else None
     text = kept.get("json") if is_record(kept) else None
     if is_string(text):
         kept = _json(text)
@@ -148,7 +154,7 @@ def original_of(fields: Record) -> Original | None:
     message = message if is_string(text) else _thickened(message, payload)
     if not (is_intercom_message(message) or is_subagents_message(message)):
         return None
-    if envelope_id(message["id"]) != fields.get("id"):
+    if envelope_id(message["id"], nonce if is_string(nonce) else "") != fields.get("id"):
         return None
     if not all(is_string(sender.get(name)) for name in ("id", "cwd", "model")):
         return None

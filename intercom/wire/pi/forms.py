@@ -165,6 +165,8 @@ def message_frame(
     """
     if variant == "intercom":
         return replies.message(intercom_row(sender, registered_at), intercom_message(message))
+    if not is_label(sender["id"]):
+        raise Unfit("Sender id is empty or has control characters")
     fit = subagents_message(message)
     row = as_sender(subagents_row(sender))
     return replies.message(row, compacted(fit) if topic_frames else fit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from intercom.wire.pi.fields import Record
+from intercom.wire.pi.fields import Record, is_label
 from intercom.wire.pi.forms import as_sender, subagents_row
 from intercom.wire.pi.frames import MAX_FRAME, FrameTooLarge, dump_frame
 from intercom.wire.pi.javascript import js_size
@@ -18,6 +18,8 @@ _REQUEST_ID = "0" * 36
 def snapshot(request_id: str, infos: Iterable[Record], stream: bool) -> list[bytes]:
     """The frames of a listing for a pi-subagents client; of equal ids the first is shown.
 
+    Who has an id that such a client would not take is left out.
+
     Streamed, each session comes with its topics and subscriptions, one a frame, and an empty
     frame ends it; receipts are put in before that last one. At once, it has neither.
 
@@ -25,7 +27,8 @@ def snapshot(request_id: str, infos: Iterable[Record], stream: bool) -> list[byt
     """
     rows: dict[str, Record] = {}
     for info in infos:
-        rows.setdefault(info["id"], subagents_row(info))
+        if is_label(info["id"]):
+            rows.setdefault(info["id"], subagents_row(info))
     if not stream:
         return [dump_frame(sessions(request_id, map(as_sender, rows.values())))]
     frames = [

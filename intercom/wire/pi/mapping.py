@@ -7,6 +7,7 @@ taken out of it again.
 from __future__ import annotations
 
 import json
+import re
 from math import isfinite
 
 from intercom.wire.pi.fields import Record, every, is_record
@@ -33,6 +34,8 @@ _DELIVERY = ("delivery", "queue_mode", "thread_id", "topic")
 #: The attachment that holds all other keys of a payload, beside its content.
 _FOLD = {"type": "context", "name": "payload.json", "language": "json"}
 _QUOTED = 40
+#: What JSON may hold as it is, and a subagents client would get replaced.
+_CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 # -- pi to payload ----------------------------------------------------------------------------
@@ -134,4 +137,5 @@ def _mapped(head: Record, payload: Record) -> Record:
 
 
 def _written(payload: Record) -> str:
-    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

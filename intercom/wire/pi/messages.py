@@ -198,7 +198,7 @@ def fingerprint(message: Record, target_id: str) -> str:
 def is_staged(message: Record, receiver: Record) -> bool:
     """Whether a message waits for a later one of its thread, rather than going out at once.
 
-    :param receiver: the SessionInfo of its subagents receiver.
+    :param receiver: the SessionInfo of its receiver.
     """
     if message.get("delivery") != "queue" or message.get("queueMode") != "replace":
         return False

@@ -52,15 +52,18 @@ _INTERCOM_OPTIONAL: Mapping[str, Check] = {
     "tmuxPane": is_string,
     "status": is_string,
 }
+_CONTEXT: Mapping[str, Check] = dict.fromkeys(
+    ("contextPct", "contextTokens", "contextWindow"), is_number
+)
 #: Context numbers come by presence only, the last two from the broker only.
 INTERCOM_SHOWN: Mapping[str, Check] = {
     **_INTERCOM_OPTIONAL,
-    "contextPct": is_number,
-    "contextTokens": is_number,
-    "contextWindow": is_number,
+    **_CONTEXT,
     "endpointEpoch": is_string,
     "trustedLocal": is_boolean,
 }
+#: What no session says of itself.
+_HUBS = ("endpointEpoch", "trustedLocal")
 #: The order of an intercom session's own fields.
 _INTERCOM_ORDER = (
     "name",
@@ -199,7 +202,18 @@ def subagents_info(register: Register, session_id: str, now: int) -> Record:
     The connection is closed if :func:`intercom.wire.pi.listing.check_fits` refuses it.
     """
     last_seen = register.session.get("lastSeen", now)
-    return {**register.session, "id": session_id, "lastSeen": last_seen}
+    said = {name: value for name, value in register.session.items() if name not in _HUBS}
+    return {**said, "id": session_id, "lastSeen": last_seen}
+
+
+def member_info(session_id: str, said: Record) -> Record:
+    """The SessionInfo of a session that is no pi client, of what is known of it.
+
+    What pi-intercom clients would not take is left out.
+    """
+    checks = {**INTERCOM_REQUIRED, **_INTERCOM_OPTIONAL, **_CONTEXT}
+    known = {name: said[name] for name in said if name in checks and checks[name](said[name])}
+    return {"id": session_id, **known}
 
 
 # -- presence ---------------------------------------------------------------------------------

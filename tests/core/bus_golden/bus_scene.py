@@ -12,11 +12,15 @@ from intercom.core.bus import effects as fx
 from intercom.core.bus.broker import Broker
 from intercom.core.bus.directory import Known
 from intercom.core.bus.limits import Limits
-from intercom.records import Batch, Position, Record, Refused, Written
+from intercom.records import Appeared, Batch, Position, Record, Refused, Written
+from intercom.wire.envelope import format_timestamp, make
+from intercom.wire.pi.fields import Variant
 from intercom.wire.pi.replies import may_be_sent
+from intercom.wire.pi.sessions import variant_of
 
 Frame = dict[str, Any]
 SESSION = {"cwd": "/w", "model": "m", "pid": 1, "startedAt": 2, "lastActivity": 3}
+PLAIN = {"cwd": "/w", "model": "m"}
 STATE_ID = "the-state-id"
 
 
@@ -62,13 +66,14 @@ class Scene:
         self.drawn = 0
         self.numbers: dict[str, int] = {}
         self.names: dict[int, str] = {}
-        self.registered: set[int] = set()
+        self.variants: dict[int, Variant] = {}
         self.closed: set[int] = set()
         self.said: list[tuple[str, Any]] = []
         self.failing: set[str] = set()
         self.held: set[str] = set()
         self.kept_back: list[tuple[str, Callable[[], list[fx.Effect]]]] = []
         self.rows: dict[str, Frame] = {}
+        self.since: dict[str, int] = {}
         self._last = 0
         self.open()
 
@@ -110,9 +115,15 @@ class Scene:
 
     def say(self, name: str, frame: Frame) -> None:
         number = self.numbers[name]
+        if self.variants.get(number) == "subagents":
+            self.rows[name] = {**self.rows[name], "lastSeen": self.now}
         if frame["type"] == "register":
-            self.registered.add(number)
-            self._expect_row(name, frame)
+            variant = variant_of(frame.get("session")) or "intercom"
+            self.variants.setdefault(number, variant)
+            if variant == "intercom":
+                self._expect_row(name, frame)
+            else:
+                self._expect_plain_row(name, frame)
         self.run(self.broker.received(number, frame, self.now))
 
     def join(self, name: str, session: Frame | None = None, **fields: Any) -> None:
@@ -122,8 +133,44 @@ class Scene:
         self.say(name, {"type": "register", "session": {**SESSION, **(session or {})}, **fields})
         self.said.clear()
 
+    def join_plain(self, name: str, session: Frame | None = None, **fields: Any) -> None:
+        """The same for a pi-subagents client."""
+        self.connect(name)
+        fields.setdefault("requestedId", f"{name}-session")
+        self.say(name, {"type": "register", "session": {**PLAIN, **(session or {})}, **fields})
+        self.said.clear()
+
     def do(self, verb: str, name: str) -> None:
         self.run(getattr(self.broker, verb)(self.numbers[name], self.now))
+
+    def elsewhere(self, name: str, info: Frame | None) -> None:
+        """A session that speaks lines comes or changes, or goes (None)."""
+        broker = self.broker
+        if info is None:
+            self.run(broker.left_elsewhere(name, self.now))
+            return
+        times = {"startedAt": self.now, "lastActivity": self.now}
+        unknown = {"cwd": "unknown", "model": "unknown", "pid": 0, **times}
+        self.rows[name] = {"id": name, **unknown, **info}
+        self.run(broker.joined_elsewhere(name, info, self.now))
+
+    def write(self, sender: str, to: str, message_id: str, payload: Frame) -> None:
+        """The hub core stores a line of such a session, and tells of it."""
+        line = make(
+            type="chat",
+            message_id=message_id,
+            from_session=sender,
+            to_session=to,
+            channel="c",
+            payload=payload,
+            reply_to=payload.pop("reply_to", None),
+            timestamp=format_timestamp(self.now / 1000),
+        )
+        self.files.append(to, line)
+        self.run(self.broker.written([Appeared(to, 1, [])], self.now))
+
+    def closing(self) -> None:
+        self.run(self.broker.closing(self.now))
 
     def tick(self, ms: int = 0) -> None:
         self.now += ms
@@ -139,6 +186,23 @@ class Scene:
             **{key: value for key, value in session.items() if key != "extensions"},
             "trustedLocal": True,
         }
+
+    def _expect_plain_row(self, name: str, frame: Frame) -> None:
+        """What its own kind will see of a pi-subagents client."""
+        session, wished = frame["session"], frame.get("requestedId", "")
+        free = len(wished) >= 8 and wished not in {row["id"] for row in self.rows.values()}
+        session_id = wished if free else f"u{self.drawn + 1}"
+        self.rows[name] = {"lastSeen": self.now, **session, "id": session_id}
+        self.since[name] = self.now
+
+    def seen(self, name: str) -> Frame:
+        """What pi-intercom clients see of a session."""
+        row = self.rows[name]
+        if name not in self.since:
+            return row
+        kept = {key: row[key] for key in ("id", "name", "cwd", "model", "status") if key in row}
+        times = {"startedAt": self.since[name], "lastActivity": row["lastSeen"]}
+        return {**kept, "pid": row.get("pid", 0), **times}
 
     # -- effects
 
@@ -194,7 +258,7 @@ class Scene:
                 self._did("discard", inbox)
             case fx.SaveAsk() | fx.RemoveAsk() | fx.SaveState() | fx.LoadState():
                 return self._file(effect)
-            case fx.Hold(number) | fx.Release(number):
+            case fx.Hold(number) | fx.Release(number) | fx.Watch(number):
                 self._did(type(effect).__name__.lower(), self.names[number])
             case fx.Wake(at):
                 self._did("wake", at - self.now)
@@ -210,7 +274,7 @@ class Scene:
         assert int.from_bytes(data[:4]) == len(data) - 4 <= 1 << 20
         if number in self.closed:
             return
-        variant = "intercom" if number in self.registered else None
+        variant = self.variants.get(number)
         assert may_be_sent(frame, variant), frame
         self.said.append((self.names[number], frame))
 

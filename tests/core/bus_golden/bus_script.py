@@ -4,9 +4,14 @@ Inputs::
 
     a b               these connect and register as ``a``, ``b``; nothing of it is looked at
     a {"name": ...}   one, with more of its session (and, in ``register``, of its frame)
+    sub w v           these connect and register as pi-subagents clients, as ``w-session``, ...
     a> {...}          connection a sends a frame
     connect a [tcp]   ; gone a ; garbled a ; paused a ; drained a ; +1000 (ms, then a tick)
+    lines n {...}     session n, which speaks lines, is here; ``lines n gone``: not any more
+    write n a m1 {}   the hub core stores its line for a: id and payload (and ``reply_to``)
+    taken w           the peer of w has read all that was written to it
     restart           the broker dies, and another begins with the same files
+    closing           the broker is told to go
     fail ask / mend   ; hold keep / let go keep
     show keep ask     effects of these kinds are looked at, too
 
@@ -23,7 +28,7 @@ from bus_scene import SESSION, STATE_ID, Scene
 
 from intercom.core.bus.limits import Limits
 
-_VERBS = ("gone", "garbled", "paused", "drained")
+_VERBS = ("gone", "garbled", "paused", "drained", "taken")
 
 
 class Script:
@@ -89,7 +94,10 @@ class Script:
         return self._expand(json.loads(text))
 
     def _expand(self, value: Any) -> Any:
-        """``"@a"``: the row of a; ``{"@": "a", ...}``: with changes; ``"@now"``: the time."""
+        """``"@a"``: the row of a; ``{"@": "a", ...}``: with changes; ``"@now"``: the time.
+
+        ``"@@w"`` is what pi-intercom clients see of w.
+        """
         if isinstance(value, dict):
             inner = {key: self._expand(item) for key, item in value.items()}
             base = inner.pop("@", None)
@@ -101,6 +109,8 @@ class Script:
             return [self._expand(item) for item in value]
         if value == "@now":
             return self.scene.now
+        if isinstance(value, str) and value.startswith("@@"):
+            return self.scene.seen(value[2:])
         if isinstance(value, str) and value.startswith("@"):
             return self.scene.rows[value[1:]]
         return value
@@ -132,8 +142,29 @@ class Script:
         message = {**_message(message_id, {}), **fields}
         for name in stamps:
             message[name] = message.pop(name, stamps[name])
-        row = message.pop("from", None) or self.scene.rows[sender]
+        row = message.pop("from", None) or self.scene.seen(sender)
         return {"type": "message", "from": row, "message": message}
+
+    # what pi-subagents clients are told
+
+    def _plain(self, rest: str) -> Any:
+        """``@plain from id [fields]``: without the hub's times."""
+        sender, message_id, *more = rest.split(" ", 2)
+        fields = self._expand(json.loads(more[0])) if more else {}
+        row = fields.pop("from", None) or self.scene.rows[sender]
+        row = {key: row[key] for key in row if key not in ("topics", "subscriptions")}
+        return {"type": "message", "from": row, "message": _message(message_id, fields)}
+
+    def _done(self, rest: str) -> Any:
+        return {"type": "delivered", "messageId": rest}
+
+    def _failed(self, rest: str) -> Any:
+        message_id, reason = rest.split(" ", 1)
+        return {"type": "delivery_failed", "messageId": message_id, "reason": reason}
+
+    def _waits(self, rest: str) -> Any:
+        reason = "Queued for replace-mode delivery"
+        return {"type": "delivery_queued", "messageId": rest, "reason": reason}
 
     # -- what is said
 
@@ -149,13 +180,19 @@ class Script:
             scene.connect(words[1], trusted="tcp" not in words)
         elif words[0] in _VERBS:
             scene.do(words[0], words[1])
-        elif words[0] in ("restart", "mend"):
-            scene.restart() if words[0] == "restart" else scene.failing.clear()
+        elif words[0] in ("restart", "mend", "closing"):
+            {"restart": scene.restart, "mend": scene.failing.clear, "closing": scene.closing}[
+                words[0]
+            ]()
         elif words[0] in ("fail", "hold", "show"):
             kinds = {"fail": scene.failing, "hold": scene.held, "show": self.shown}[words[0]]
             kinds.update(words[1:])
         elif words[:2] == ["let", "go"]:
             scene.let_go(words[2])
+        elif words[0] in ("lines", "write"):
+            self._foreign(words)
+        elif words[0] == "sub":
+            self._join_plain(words[1:])
         elif "{" in line:
             session = json.loads(line.partition(" ")[2])
             scene.join(words[0], session, **session.pop("register", {}))
@@ -163,6 +200,22 @@ class Script:
             for name in words:
                 assert name.isalnum(), line
                 scene.join(name)
+
+    def _foreign(self, words: list[str]) -> None:
+        if words[0] == "write":
+            self.scene.write(*words[1:4], json.loads(" ".join(words[4:])))
+        else:
+            gone = words[2] == "gone"
+            self.scene.elsewhere(words[1], None if gone else json.loads(" ".join(words[2:])))
+
+    def _join_plain(self, words: list[str]) -> None:
+        if words[1:2] and words[1].startswith("{"):
+            session = json.loads(" ".join(words[1:]))
+            self.scene.join_plain(words[0], session, **session.pop("register", {}))
+            return
+        for name in words:
+            assert name.isalnum(), words
+            self.scene.join_plain(name)
 
     def _said(self, text: str) -> Any:
         word, _, rest = text.partition(" ")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from bus_scene import SESSION, Scene
 
-from intercom.core.bus.directory import Session
 from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.limits import Limits
 from intercom.wire.pi.frames import MAX_FRAME
@@ -280,8 +279,7 @@ def test_outcomes_of_one_sender_make_no_others_go(monkeypatch: pytest.MonkeyPatc
 def test_an_id_of_another_dialect_is_not_taken_over() -> None:
     scene = Scene()
     scene.join("a")
-    other = Session(Key(None, "n"), 99, "ndjson", {"id": "n"}, None, "/w", since=7)
-    scene.broker._world.directory.join(other)
+    scene.run(scene.broker.joined_elsewhere("n", {}, scene.now))
     scene.connect("n")
     scene.say("n", {"type": "register", "sessionId": "n", "session": SESSION})
     assert heard(scene, "n") == [
@@ -295,11 +293,12 @@ def test_an_id_of_another_dialect_is_not_taken_over() -> None:
         "cwd": "unknown",
         "model": "unknown",
         "pid": 0,
-        "startedAt": 7,
-        "lastActivity": 7,
+        "startedAt": scene.now,
+        "lastActivity": scene.now,
     }
-    # what is sent to it lies in its inbox, and no news are said to it
-    assert send(scene, "a", "n", "m1")["delivery"] == "queued"
+    # what is sent to it lies in its inbox, and others bring it from there
+    assert send(scene, "a", "n", "m1")["delivery"] == "socket_delivered"
+    assert len(scene.files.inboxes["n"]) == 1
 
 
 def test_the_end_of_the_hub_ends_every_connection() -> None:
@@ -309,4 +308,6 @@ def test_the_end_of_the_hub_ends_every_connection() -> None:
     scene.run(scene.broker.closing(scene.now))
     assert [what for what in scene.said if what[1] == "ends"] == [("a", "ends"), ("b", "ends")]
     scene.do("gone", "a")
+    scene.tick(1000)
+    scene.tick(1000)
     assert len(scene.said) == 3

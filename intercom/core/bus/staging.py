@@ -1,0 +1,161 @@
+"""Replace mode: a message waits a moment for a later one of its thread, which takes its place.
+
+Nothing of it is on disk until the wait ends; then it is delivered as any other. Unlike with
+pi-subagents' own broker a replacement does not begin the wait anew, so that who replaces all
+the time is heard, too; and what was accepted is never lost without a word: its sender is told
+if it is dropped since the receiver left, and when the hub goes it is put into the inbox.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from intercom.core.bus.directory import SUBAGENTS, Session
+from intercom.core.bus.effects import Wake
+from intercom.core.bus.judging import GONE, Case, Plan, Undeliverable
+from intercom.core.bus.keys import Key
+from intercom.core.bus.letters import Content
+from intercom.core.bus.turns import Work
+from intercom.core.bus.world import World
+from intercom.core.effects import Note
+from intercom.wire.pi.replies import delivery_failed
+
+#: For so long a message waits, and all that take its place.
+DELAY_MS = 1500
+#: Messages that wait.
+MAX_STAGED = 1000
+MAX_OF_A_SENDER = 100
+FULL = "Replace-mode delivery queue is full; retry after pending updates are delivered."
+
+#: Sender, receiver, and the thread between them.
+Thread = tuple[Key, Key, str]
+
+
+class Staged(NamedTuple):
+    """A message that waits; ``due``: until when, epoch ms."""
+
+    case: Case
+    plan: Plan
+    content: Content
+    due: int
+
+
+class Stage:
+    """What waits, in the order in which the waits end."""
+
+    def __init__(self) -> None:
+        self._staged: dict[Thread, Staged] = {}
+        self._of: Counter[Key] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._staged)
+
+    def put(self, staged: Staged) -> bool:
+        """Let a message wait, instead of an earlier one of its thread and until the same time.
+
+        :return: whether its thread is a new one. :raise Undeliverable: too many wait.
+        """
+        thread = thread_of(staged)
+        before = self._staged.get(thread)
+        if before is not None:
+            self._staged[thread] = staged._replace(due=before.due)
+            return False
+        if len(self) >= MAX_STAGED or self._of[thread[0]] >= MAX_OF_A_SENDER:
+            raise Undeliverable(FULL, "E_DELIVERY_FAILED", retryable=True)
+        self._staged[thread] = staged
+        self._of[thread[0]] += 1
+        return True
+
+    def due(self, now: int) -> list[Staged]:
+        """What has waited long enough; it is let go."""
+        over = []
+        for staged in self._staged.values():
+            if staged.due > now:
+                break
+            over.append(staged)
+        return self._let_go(over)
+
+    def all(self) -> list[Staged]:
+        """Everything; it is let go."""
+        return self._let_go(list(self._staged.values()))
+
+    def of(self, left: Key) -> list[Staged]:
+        """What nobody waits for any more when a session leaves; it is let go."""
+        return self._let_go([one for one in self._staged.values() if _is_over(one, left)])
+
+    def _let_go(self, some: list[Staged]) -> list[Staged]:
+        for staged in some:
+            thread = thread_of(staged)
+            del self._staged[thread]
+            self._of[thread[0]] -= 1
+            if not self._of[thread[0]]:
+                del self._of[thread[0]]
+        return some
+
+
+def thread_of(staged: Staged) -> Thread:
+    """In which messages take one another's place; the thread's name counts as it is written."""
+    message = staged.case.message
+    return staged.case.sender.key, staged.plan.target, message["threadId"]
+
+
+def _is_over(staged: Staged, left: Key) -> bool:
+    """Whether a message came to nothing as a session left: to it, or its own question."""
+    asks = staged.case.message.get("expectsReply") is True
+    return staged.plan.target == left or (asks and staged.case.sender.key == left)
+
+
+class Staging:
+    """Lets messages wait.
+
+    :param bring: delivers one, and raises ``Undeliverable`` if that cannot be done.
+    """
+
+    def __init__(self, world: World, bring: Callable[[Staged], Work]) -> None:
+        self._world = world
+        self._bring = bring
+        self._stage = Stage()
+
+    def put(self, case: Case, plan: Plan, content: Content) -> None:
+        """Let a message wait. :raise Undeliverable: too many do."""
+        due = self._world.now + DELAY_MS
+        if self._stage.put(Staged(case, plan, content, due)):
+            self._world.do(Wake(due))
+
+    def tick(self) -> None:
+        """Time has passed: deliver what has waited long enough."""
+        for staged in self._stage.due(self._world.now):
+            self._deliver(staged)
+
+    def flush(self) -> None:
+        """The hub goes: what waits is put into its inbox, for a later hub to bring."""
+        for staged in self._stage.all():
+            self._deliver(staged)
+
+    def left(self, session: Session) -> None:
+        """A session left: what waited for it is dropped, and so are its own questions."""
+        for staged in self._stage.of(session.key):
+            if staged.plan.elsewhere and staged.plan.target == session.key:
+                self._deliver(staged)  # it lies there until it comes back
+            else:
+                self._fail(staged, GONE[0])
+
+    def _deliver(self, staged: Staged) -> None:
+        self._world.turns.start(self._delivery(staged), lambda: None)
+
+    def _delivery(self, staged: Staged) -> Work:
+        try:
+            yield from self._bring(staged)
+        except Undeliverable as no:
+            self._fail(staged, no.reason)
+
+    def _fail(self, staged: Staged, reason: str) -> None:
+        """What was accepted goes nowhere: its sender hears it if it is here."""
+        world, message_id = self._world, staged.case.message["id"]
+        fields = {"message": message_id, "to": staged.plan.target.id, "reason": reason}
+        world.do(Note("staged_message_failed", fields))
+        sender = world.directory.get(staged.case.sender.key)
+        if sender is not None and sender.dialect == SUBAGENTS:
+            world.say(sender.number, delivery_failed(message_id, reason))

@@ -1,0 +1,132 @@
+"""Replace mode: how much may wait, who pays when it is too much, and what is measured first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bus_scene import Scene
+
+from intercom.core.bus import staging
+from intercom.core.bus.limits import Limits
+from intercom.wire.pi.frames import MAX_FRAME
+
+REPLACE = {"delivery": "queue", "queueMode": "replace"}
+
+
+def send(
+    scene: Scene, sender: str, to: str, message_id: str, thread: str, text: str = "t", **fields: Any
+) -> dict[str, Any]:
+    """Stage a message, and what the sender is told at once."""
+    scene.said.clear()
+    message = {"id": message_id, "timestamp": 5, "content": {"text": text}, **REPLACE}
+    message |= {"threadId": thread, **fields}
+    scene.say(sender, {"type": "send", "to": f"{to}-session", "message": message})
+    answer = [what for who, what in scene.said if who == sender][-1]
+    assert isinstance(answer, dict)
+    return answer
+
+
+def got(scene: Scene, name: str) -> list[str]:
+    """The messages that came."""
+    return [
+        what["message"]["id"]
+        for who, what in scene.said
+        if who == name and isinstance(what, dict) and what["type"] == "message"
+    ]
+
+
+def plain_scene(*names: str) -> Scene:
+    scene = Scene()
+    for name in names:
+        scene.join_plain(name, {"status": "idle"})
+    return scene
+
+
+def test_nothing_is_written_while_a_message_waits() -> None:
+    scene = plain_scene("w", "v")
+    scene.held |= {"keep", "ask"}
+    for number in range(101):
+        answer = send(scene, "w", "v", f"m{number}", "t", expectsReply=True)
+        assert answer["type"] == "delivery_queued"
+    assert not scene.kept_back
+    scene.tick(staging.DELAY_MS)
+    assert len(scene.kept_back) == 1
+
+
+def test_a_sender_may_stage_a_hundred_threads_and_replace_each() -> None:
+    scene = plain_scene("w", "v", "u")
+    for number in range(staging.MAX_OF_A_SENDER):
+        assert send(scene, "w", "v", f"m{number}", f"t{number}")["type"] == "delivery_queued"
+    refused = send(scene, "w", "u", "more", "t")
+    assert refused == {"type": "delivery_failed", "messageId": "more", "reason": staging.FULL}
+    assert send(scene, "w", "v", "m", "t50")["type"] == "delivery_queued"
+    assert send(scene, "u", "v", "other", "t50")["type"] == "delivery_queued"
+    scene.said.clear()
+    scene.tick(staging.DELAY_MS)
+    assert sorted(got(scene, "v")) == sorted(
+        {f"m{number}" for number in range(100)} - {"m50"} | {"m", "other"}
+    )
+    assert send(scene, "w", "u", "more", "t")["type"] == "delivery_queued"
+
+
+def test_all_together_may_stage_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "MAX_STAGED", 3)
+    scene = plain_scene("w", "v")
+    for number in range(3):
+        assert send(scene, "w", "v", f"m{number}", f"t{number}")["type"] == "delivery_queued"
+    assert send(scene, "v", "w", "x", "t")["reason"] == staging.FULL
+    assert send(scene, "w", "v", "m3", "t0")["type"] == "delivery_queued"
+
+
+def test_an_endless_stream_of_replacements_is_heard() -> None:
+    scene = plain_scene("w", "v")
+    came: list[str] = []
+    for number in range(30):
+        send(scene, "w", "v", f"m{number}", "t")
+        scene.said.clear()
+        scene.tick(500)
+        came += got(scene, "v")
+    assert came == [f"m{number}" for number in range(2, 30, 3)]
+
+
+def test_what_is_too_large_for_its_receiver_is_refused_before_it_waits() -> None:
+    scene = plain_scene("w", "v")
+    answer = send(scene, "w", "v", "m", "t", "x" * (MAX_FRAME - 150))
+    assert answer["type"] == "delivery_failed"
+    assert answer["reason"].startswith("Intercom message too large (10")
+    assert answer["reason"].endswith(f"bytes; max {MAX_FRAME})")
+    scene.said.clear()
+    scene.tick(staging.DELAY_MS)
+    assert not got(scene, "v")
+
+
+def test_a_question_that_was_taken_back_meanwhile_is_not_pending_again() -> None:
+    scene = plain_scene("w")
+    scene.join("a", {"status": "idle"})
+    ask = {"id": "q", "timestamp": 1, "content": {"text": "t"}, "expectsReply": True}
+    scene.say("a", {"type": "send", "to": "w-session", "message": ask})
+    scene.say(
+        "w",
+        {
+            "type": "send",
+            "to": "a",
+            "message": {**ask, "id": "r", "replyTo": "q", **REPLACE, "threadId": "t"},
+        },
+    )
+    scene.say("a", {"type": "cancel_ask", "messageId": "q"})
+    scene.failing.add("keep")
+    scene.tick(staging.DELAY_MS)
+    assert not scene.files.asks
+    assert not len(scene.broker._world.asks)
+
+
+def test_pi_intercom_receivers_that_are_idle_are_waited_for_too() -> None:
+    scene = Scene(limits=Limits(burst=10**6))
+    scene.join_plain("w")
+    scene.join("a", {"status": "idle"})
+    message = {"id": "m", "timestamp": 1, "content": {"text": "t"}, **REPLACE, "threadId": "t"}
+    scene.say("w", {"type": "send", "to": "a", "message": message})
+    scene.said.clear()
+    scene.tick(staging.DELAY_MS)
+    assert got(scene, "a") == ["m"]
