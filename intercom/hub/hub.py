@@ -109,7 +109,7 @@ class Hub:
             fx.Push: self._push,
             fx.Answer: self._answer,
             fx.Admit: admissions.admit,
-            fx.PublishPeers: self._publish_peers,
+            fx.PublishPeers: lambda effect: self._publisher.soon(effect.sessions),
             fx.EnrolSession: self._enrol,
             fx.ReadInbox: errands.read,
             fx.CommitPosition: errands.commit,
@@ -152,6 +152,7 @@ class Hub:
         self._perform(self._core.closing(self.clock.seconds()))
         if self.bus is not None:
             self.bus.closing()
+            await until(self.clock, lambda: not self._pending, RECEIPTS_WITHIN_S)
         await until(self.clock, lambda: not self.attendance, PEERS_WITHIN_S)
         for peer in list(self._peers.values()):
             peer.abort()
@@ -349,9 +350,6 @@ class Hub:
             found = identify(line)
             if found is not None and found.sender not in RESERVED:
                 self._feed(self._core.misfiled, found.sender, found.message_id, error)
-
-    def _publish_peers(self, effect: fx.PublishPeers) -> None:
-        self._publisher.soon(effect.sessions)
 
     def _enrol(self, effect: fx.EnrolSession) -> None:
         self._spool.enrol(effect.session).addErrback(self._log_error, "enrolment")

@@ -69,6 +69,11 @@ class Outflow:
         """Bytes that wait here; what the transport took already is not counted."""
         return self._unsent
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything waits here."""
+        return bool(self._lines)
+
     def write(self, line: bytes) -> None:
         """Send a line, to which its ending is added. Dropped once ``finish`` was called."""
         if self._closed:

@@ -260,8 +260,14 @@ class Broker:
         return world.out
 
     def saved(self, ticket: int, ok: bool, now: int) -> list[Effect]:
-        """A file of an ask or a state was written or removed, or that failed."""
+        """A file of an ask or a state was written or removed, or that failed.
+
+        Or a position was stored, or a line struck off.
+        """
         world = self._at(now)
+        inbox = world.commits.pop(ticket, None)
+        if inbox is not None and world.storing[inbox] == ticket:
+            del world.storing[inbox]
         world.turns.answer(("saved", ticket), ok)
         return world.out
 

@@ -78,8 +78,12 @@ class Read(msgspec.Struct, frozen=True, gc=False):
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """Move an inbox's stored position: everything before it is settled."""
+    """Move an inbox's stored position: everything before it is settled.
 
+    Answered by ``saved`` once no death of a process undoes it.
+    """
+
+    ticket: int
     inbox: str
     generation: int
     offset: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.directory import INTERCOM, SUBAGENTS, Session
 from intercom.core.bus.effects import SaveRoll
-from intercom.core.bus.keys import Key, scope_hash
+from intercom.core.bus.keys import Key, inbox_of, scope_hash
 from intercom.core.bus.sharing import Sharing
 from intercom.core.bus.turns import Work
 from intercom.core.bus.world import World
@@ -168,9 +168,16 @@ class Entrance:
             self.announce(session, "presence_update")
         return None
 
-    def listing(self, number: int, session: Session, said: Listing) -> None:
-        """Who is in an intercom session's scope, itself included."""
+    def listing(self, number: int, session: Session, said: Listing) -> Work:
+        """Who is in an intercom session's scope, itself included.
+
+        Its clients ask this every now and then, and before they send: a moment at which what
+        they have said to have received is out of danger, too.
+        """
         world = self._world
+        storing = world.storing.get(inbox_of(session.key))
+        if storing is not None:
+            yield ("saved", storing)
         rows = [world.row(one) for one in world.directory.of(session.key.scope)]
         try:
             world.say_data(number, intercom_listing(said.request_id, rows))

@@ -72,7 +72,7 @@ class Handling:
             case Presence():
                 return self._entrance.presence(session, said)
             case Listing():
-                self._entrance.listing(number, session, said)
+                return self._entrance.listing(number, session, said)
             case MessageReceipt():
                 self._recalling.receipt(number, session, said)
             case _:

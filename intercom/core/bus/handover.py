@@ -158,7 +158,9 @@ class Handover:
         """The stored position follows what is settled."""
         position = box.trim()
         if position is not None:
-            self._world.do(Commit(box.inbox, *position))
+            world, ticket = self._world, self._world.ticket()
+            world.storing[box.inbox], world.commits[ticket] = ticket, box.inbox
+            world.do(Commit(ticket, box.inbox, *position))
 
 
 def letter_of(content: Content, place: Place) -> Letter:

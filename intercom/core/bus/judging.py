@@ -59,6 +59,7 @@ class Case(NamedTuple):
 class Plan(NamedTuple):
     """A message that will be delivered to ``target``.
 
+    :ivar addressed: by what a target that is not here will be known again.
     :ivar label: the target's name, for the file of an ask.
     :ivar receiver: the target as it is here; None if it is not.
     :ivar plain: by pi-subagents' rules: it is delivered even if the same was before, and
@@ -81,10 +82,10 @@ class Plan(NamedTuple):
 
 
 def plan_for(target: Session, digest: bytes, plain: bool = False) -> Plan:
-    """The plan for a target that is here."""
+    """The plan for a target that is here: for it alone, and nobody of its name."""
     label = target.info.get("name")
     elsewhere = target.elsewhere
-    return Plan(target.key, target.identity, label, digest, target, plain, elsewhere)
+    return Plan(target.key, Identity(), label, digest, target, plain, elsewhere)
 
 
 REUSED = ("Message id was reused with different authored content", "E_MESSAGE_ID_REUSE")

@@ -29,6 +29,8 @@ class World:
     :param channel: its name, for envelopes.
     :ivar now: of the input at hand, epoch ms; it never goes back.
     :ivar ask_ms: until an ask is given up. :ivar paused: connections that do not drain.
+    :ivar storing: inboxes whose position is on its way to the disk, with the last ticket;
+        ``commits`` are all such tickets.
     :ivar idle_at: when the hub may go if nobody is here; None: not before somebody leaves.
     """
 
@@ -57,6 +59,8 @@ class World:
         self.now = 0
         self.out: list[Effect] = []
         self.paused: set[int] = set()
+        self.storing: dict[str, int] = {}
+        self.commits: dict[int, str] = {}
         self.idle_at: int | None = None
         self._last_ticket = 0
 

@@ -19,11 +19,12 @@ from twisted.python.failure import Failure
 from intercom.core.bus import effects as fx
 from intercom.core.bus.broker import Broker
 from intercom.core.effects import Note
-from intercom.errors import IntercomError
 from intercom.hub.attendance import Attendance
 from intercom.hub.pi.files import BusFiles, Found
+from intercom.hub.pi.keeping import Keeping
 from intercom.hub.pi.mail import Mail
 from intercom.hub.pi.memory import MemoryBusFiles
+from intercom.hub.pi.watching import Watches
 from intercom.hub.transports import is_strange
 from intercom.interfaces import ISpool
 from intercom.messages import Credentials
@@ -45,6 +46,9 @@ class Peer(Protocol):
 
     def end(self, after_flush: bool) -> None:
         """End the connection."""
+
+    def is_taken(self) -> bool | None:
+        """Whether all that was said to it was read at the other end; None: nobody can say."""
 
     def hold(self) -> None:
         """Hand over no more frames until :meth:`release`."""
@@ -85,19 +89,20 @@ class Bus:
         self._leave = leave
         self._mail = Mail(spool, self._feed, broker)
         self._peers: dict[int, Peer] = {}
+        self._watches = Watches(clock, self._is_taken, self._taken)
         self._resolving: dict[int, list[Callable[[], None]]] = {}
         self._todo: deque[fx.Effect] = deque()
         self._performing = False
         self._waking: IDelayedCall | None = None
-        self._roll_writing = self._roll_changed = False
         self._performers = self._each_effect()
 
     def _each_effect(self) -> dict[type, Callable[[Any], None]]:
         """Who performs what."""
-        files, mail = self._files, self._mail
+        mail, keeping = self._mail, Keeping(self._files, self._broker, self.clock, self._feed)
         return {
             fx.Say: self._say,
             fx.Close: self._close,
+            fx.Watch: lambda effect: self._watches.watch(effect.number),
             fx.Hold: self._hold,
             fx.Release: self._release,
             fx.Keep: lambda effect: self._spool.append([effect.entry]),
@@ -105,17 +110,11 @@ class Bus:
             fx.Commit: mail.commit,
             fx.Skip: mail.skip,
             fx.Discard: mail.discard,
-            fx.SaveAsk: lambda effect: self._save(
-                effect.ticket, files.save_ask(effect.scope, effect.record)
-            ),
-            fx.RemoveAsk: lambda effect: self._save(
-                effect.ticket, files.remove_ask(effect.scope, effect.message_id)
-            ),
-            fx.SaveState: lambda effect: self._save(
-                effect.ticket, files.save_state(effect.namespace, effect.revision, effect.payload)
-            ),
-            fx.LoadState: self._load_state,
-            fx.SaveRoll: self._save_roll,
+            fx.SaveAsk: keeping.save_ask,
+            fx.RemoveAsk: keeping.remove_ask,
+            fx.SaveState: keeping.save_state,
+            fx.LoadState: keeping.load_state,
+            fx.SaveRoll: keeping.save_roll,
             fx.Wake: self._wake,
             fx.Leave: lambda _effect: self._leave(),
             Note: self._note,
@@ -171,6 +170,7 @@ class Bus:
         """Close at once whoever is still here, and finish with the small files."""
         for peer in list(self._peers.values()):
             peer.end(after_flush=False)
+        self._watches.stop()
         if self._waking is not None and self._waking.active():
             self._waking.cancel()
         return self._files.quit()
@@ -243,7 +243,9 @@ class Bus:
         self._in_turn(number, lambda: self._feed(self._broker.garbled, number))
 
     def gone(self, number: int) -> None:
-        """A connection says no more."""
+        """A connection says no more; what it has not read by now may be lost with it."""
+        self._watches.look(number)
+        self._watches.forget(number)
         self._in_turn(number, lambda: self._feed(self._broker.gone, number))
 
     def detach(self, number: int) -> None:
@@ -286,6 +288,13 @@ class Bus:
         ours = [ticket for ticket in tickets if ticket < 0]
         if ours:
             self._feed(self._broker.stored, ours)
+
+    def _is_taken(self, number: int) -> bool | None:
+        peer = self._peers.get(number)
+        return None if peer is None else peer.is_taken()
+
+    def _taken(self, number: int) -> None:
+        self._feed(self._broker.taken, number)
 
     # -- effects
 
@@ -333,49 +342,6 @@ class Bus:
         peer = self._peers.get(effect.number)
         if peer is not None and effect.number not in self._resolving:
             peer.release()
-
-    def _save(self, ticket: int, saving: Deferred[None]) -> None:
-        """Tell the broker what became of a file."""
-
-        def failed(failure: Failure) -> bool:
-            failure.trap(IntercomError, OSError)
-            self._log.error("not kept: {why}", why=failure.getErrorMessage())
-            return False
-
-        saving.addCallbacks(lambda _: True, failed)
-        saving.addCallback(lambda ok: self._feed(self._broker.saved, ticket, ok))
-        saving.addErrback(self._bug)
-
-    def _load_state(self, effect: fx.LoadState) -> None:
-        def failed(failure: Failure) -> tuple[int, Any]:
-            failure.trap(IntercomError, OSError)
-            self._log.error("a state cannot be read: {why}", why=failure.getErrorMessage())
-            return 0, None
-
-        loading = self._files.load_state(effect.namespace)
-        loading.addErrback(failed)
-        loading.addCallback(lambda found: self._feed(self._broker.loaded, effect.ticket, *found))
-        loading.addErrback(self._bug)
-
-    def _save_roll(self, _effect: fx.SaveRoll) -> None:
-        """Write the roll, once for all that changes while it is written."""
-        self._roll_changed = True
-        if not self._roll_writing:
-            self._roll_writing = True
-            self.clock.callLater(0, self._write_roll)
-
-    def _write_roll(self) -> None:
-        self._roll_changed = False
-        writing = self._files.save_roll(self._broker.roll)
-        writing.addErrback(
-            lambda failure: self._log.error("no roll: {why}", why=failure.getErrorMessage())
-        )
-        writing.addCallback(self._roll_written)
-
-    def _roll_written(self, _result: object) -> None:
-        self._roll_writing = False
-        if self._roll_changed:
-            self._save_roll(fx.SaveRoll())
 
     def _wake(self, effect: fx.Wake) -> None:
         """Tick at a time; the earliest that is wished for counts."""

@@ -105,11 +105,16 @@ class Mail:
             end = struck.pop(start)
             self._commit(inbox, start, "read")
             self._commit(inbox, Position(start.generation, end), "skipped")
-        self._commit(inbox, goal, "read")
+        self._tell(self._commit(inbox, goal, "read"), effect.ticket)
 
-    def _commit(self, inbox: str, position: Position, state: str) -> None:
+    def _commit(self, inbox: str, position: Position, state: str) -> Deferred[Any]:
         committing: Deferred[Any] = self._spool.commit(inbox, position, state, at_once=True)
-        committing.addErrback(self._not_done, "moved past", inbox)
+        committing.addCallback(lambda _: True)
+        return committing.addErrback(self._not_done, "moved past", inbox)
+
+    def _tell(self, doing: Deferred[Any], ticket: int) -> None:
+        """Tell the broker whether something was done."""
+        doing.addCallback(lambda ok: self._feed(self._broker.saved, ticket, bool(ok)))
 
     def skip(self, effect: fx.Skip) -> None:
         """See :class:`fx.Skip`."""
@@ -118,7 +123,7 @@ class Mail:
         skipping = self._spool.skip(effect.inbox, start, effect.end, effect.code in _LOST)
         skipping.addCallback(lambda _: True)
         skipping.addErrback(self._not_done, "struck off", effect.inbox)
-        skipping.addCallback(lambda ok: self._feed(self._broker.saved, effect.ticket, bool(ok)))
+        self._tell(skipping, effect.ticket)
 
     def discard(self, effect: fx.Discard) -> None:
         """See :class:`fx.Discard`."""

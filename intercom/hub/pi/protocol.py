@@ -10,6 +10,7 @@ from twisted.internet.protocol import Protocol
 from twisted.python.failure import Failure
 
 from intercom.hub.connection import ANSWER_S, LINGER_S, Connection
+from intercom.hub.pi.watching import is_taken
 from intercom.hub.turn import TurnEnd
 from intercom.wire.pi.fields import Record
 from intercom.wire.pi.frames import FrameCutter, FrameError
@@ -109,6 +110,10 @@ class PiProtocol(Connection, Protocol):
             self._farewell = self._clock.callLater(
                 ANSWER_S, self._outflow.finish, self._stop_writing
             )
+
+    def is_taken(self) -> bool | None:
+        """Whether the peer has read all that was said to it; None: nobody can say."""
+        return False if self._outflow.busy else is_taken(self._wire, self._bus.clock)
 
     # -- flow
 

@@ -243,12 +243,13 @@ class Scene:
                 return self._keep(effect)
             case fx.Read(inbox, start):
                 return self._read(inbox, start)
-            case fx.Commit(inbox, _, offset):
+            case fx.Commit(ticket, inbox, _, offset):
                 assert offset >= self.files.positions.get(inbox, 0)
                 assert offset in {0, *(one.end for one in self.files.inboxes.get(inbox, []))}
                 self.files.positions[inbox] = offset
                 left = [one for one in self.files.inboxes[inbox] if one.start >= offset]
                 self._did("commit", inbox, len(left))
+                return lambda: self.broker.saved(ticket, True, self.now)
             case fx.Skip(ticket, inbox, _, start, _, code):
                 self.files.skipped.add((inbox, start))
                 self._did("skip", inbox, code)

@@ -1,0 +1,100 @@
+"""What the broker keeps in small files, and hears of when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from intercom.core.bus import effects as fx
+from intercom.core.bus.broker import Broker
+from intercom.errors import IntercomError
+from intercom.hub.pi.files import BusFiles
+from intercom.hub.pi.memory import MemoryBusFiles
+
+
+class Keeping:
+    """Asks, states and the roll.
+
+    :param feed: gives the broker one input, with the time, and performs what it answers.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        files: BusFiles | MemoryBusFiles,
+        broker: Broker,
+        clock: IReactorTime,
+        feed: Callable[..., None],
+    ) -> None:
+        self._files = files
+        self._broker = broker
+        self._clock = clock
+        self._feed = feed
+        self._roll_writing = self._roll_changed = False
+
+    def save_ask(self, effect: fx.SaveAsk) -> None:
+        """See :class:`fx.SaveAsk`."""
+        self._save(effect.ticket, self._files.save_ask(effect.scope, effect.record))
+
+    def remove_ask(self, effect: fx.RemoveAsk) -> None:
+        """See :class:`fx.RemoveAsk`."""
+        self._save(effect.ticket, self._files.remove_ask(effect.scope, effect.message_id))
+
+    def save_state(self, effect: fx.SaveState) -> None:
+        """See :class:`fx.SaveState`."""
+        saving = self._files.save_state(effect.namespace, effect.revision, effect.payload)
+        self._save(effect.ticket, saving)
+
+    def _save(self, ticket: int, saving: Deferred[None]) -> None:
+        """Tell the broker what became of a file."""
+
+        def failed(failure: Failure) -> bool:
+            failure.trap(IntercomError, OSError)
+            self._log.error("not kept: {why}", why=failure.getErrorMessage())
+            return False
+
+        saving.addCallbacks(lambda _: True, failed)
+        saving.addCallback(lambda ok: self._feed(self._broker.saved, ticket, ok))
+        saving.addErrback(self._bug)
+
+    def load_state(self, effect: fx.LoadState) -> None:
+        """See :class:`fx.LoadState`."""
+
+        def failed(failure: Failure) -> tuple[int, Any]:
+            failure.trap(IntercomError, OSError)
+            self._log.error("a state cannot be read: {why}", why=failure.getErrorMessage())
+            return 0, None
+
+        loading = self._files.load_state(effect.namespace)
+        loading.addErrback(failed)
+        loading.addCallback(lambda found: self._feed(self._broker.loaded, effect.ticket, *found))
+        loading.addErrback(self._bug)
+
+    def save_roll(self, _effect: fx.SaveRoll) -> None:
+        """See :class:`fx.SaveRoll`; written once for all that changes while it is written."""
+        self._roll_changed = True
+        if not self._roll_writing:
+            self._roll_writing = True
+            self._clock.callLater(0, self._write_roll)
+
+    def _write_roll(self) -> None:
+        self._roll_changed = False
+        writing = self._files.save_roll(self._broker.roll)
+        writing.addErrback(
+            lambda failure: self._log.error("no roll: {why}", why=failure.getErrorMessage())
+        )
+        writing.addCallback(self._roll_written)
+
+    def _roll_written(self, _result: object) -> None:
+        self._roll_writing = False
+        if self._roll_changed:
+            self.save_roll(fx.SaveRoll())
+
+    def _bug(self, failure: Failure) -> None:
+        self._log.failure("bug in the bus's small files", failure)
