@@ -79,7 +79,7 @@ class Passing:
 
         :raise Undeliverable: nobody got it.
         """
-        case, plan, content, _ = staged
+        case, plan, content = staged[:3]
         answers = self._answered(case.sender, plan.target, case.message)
         line = write(content, self._world.channel, plan.digest)
         case = case._replace(answers=answers)

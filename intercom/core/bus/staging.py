@@ -1,9 +1,10 @@
 """Replace mode: a message waits a moment for a later one of its thread, which takes its place.
 
-Nothing of it is on disk until the wait ends; then it is delivered as any other. Unlike with
-pi-subagents' own broker a replacement does not begin the wait anew, so that who replaces all
-the time is heard, too; and what was accepted is never lost without a word: its sender is told
-if it is dropped since the receiver left, and when the hub goes it is put into the inbox.
+Nothing of it is in an inbox until the wait ends; then it is delivered as any other. A
+replacement begins the wait anew, as with pi-subagents' own broker; but when the first of them
+has waited that long already the next one ends it, so that who replaces all the time is heard,
+too. And what was accepted is never lost without a word: its sender is told if it is dropped
+since the receiver left, and when the hub goes it is put into the inbox.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from intercom.core.bus.world import World
 from intercom.core.effects import Note
 from intercom.wire.pi.replies import delivery_failed
 
-#: For so long a message waits, and all that take its place.
+#: For so long a message waits for the next of its thread.
 DELAY_MS = 1500
 #: Messages that wait.
 MAX_STAGED = 1000
@@ -34,16 +35,17 @@ Thread = tuple[Key, Key, str]
 
 
 class Staged(NamedTuple):
-    """A message that waits; ``due``: until when, epoch ms."""
+    """A message that waits: until ``due`` (epoch ms), and its thread since ``began``."""
 
     case: Case
     plan: Plan
     content: Content
     due: int
+    began: int
 
 
 class Stage:
-    """What waits, in the order in which the waits end."""
+    """What waits."""
 
     def __init__(self) -> None:
         self._staged: dict[Thread, Staged] = {}
@@ -52,30 +54,27 @@ class Stage:
     def __len__(self) -> int:
         return len(self._staged)
 
-    def put(self, staged: Staged) -> bool:
-        """Let a message wait, instead of an earlier one of its thread and until the same time.
+    def put(self, staged: Staged) -> int:
+        """Let a message wait, instead of an earlier one of its thread.
 
-        :return: whether its thread is a new one. :raise Undeliverable: too many wait.
+        :return: until when. :raise Undeliverable: too many wait.
         """
-        thread = thread_of(staged)
+        thread, now = thread_of(staged), staged.began
         before = self._staged.get(thread)
         if before is not None:
-            self._staged[thread] = staged._replace(due=before.due)
-            return False
+            due = now if now - before.began >= DELAY_MS else staged.due
+            self._staged[thread] = staged._replace(due=due, began=before.began)
+            return due
         if len(self) >= MAX_STAGED or self._of[thread[0]] >= MAX_OF_A_SENDER:
             raise Undeliverable(FULL, "E_DELIVERY_FAILED", retryable=True)
         self._staged[thread] = staged
         self._of[thread[0]] += 1
-        return True
+        return staged.due
 
     def due(self, now: int) -> list[Staged]:
-        """What has waited long enough; it is let go."""
-        over = []
-        for staged in self._staged.values():
-            if staged.due > now:
-                break
-            over.append(staged)
-        return self._let_go(over)
+        """What has waited long enough, the longest first; it is let go."""
+        over = [staged for staged in self._staged.values() if staged.due <= now]
+        return self._let_go(sorted(over, key=lambda staged: staged.due))
 
     def all(self) -> list[Staged]:
         """Everything; it is let go."""
@@ -120,9 +119,8 @@ class Staging:
 
     def put(self, case: Case, plan: Plan, content: Content) -> None:
         """Let a message wait. :raise Undeliverable: too many do."""
-        due = self._world.now + DELAY_MS
-        if self._stage.put(Staged(case, plan, content, due)):
-            self._world.do(Wake(due))
+        now = self._world.now
+        self._world.do(Wake(self._stage.put(Staged(case, plan, content, now + DELAY_MS, now))))
 
     def tick(self) -> None:
         """Time has passed: deliver what has waited long enough."""

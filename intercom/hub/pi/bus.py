@@ -7,6 +7,7 @@ caused while some are performed are handled behind them. See
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -94,6 +95,7 @@ class Bus:
         self._todo: deque[fx.Effect] = deque()
         self._performing = False
         self._waking: IDelayedCall | None = None
+        self._wishes: list[int] = []
         self._performers = self._each_effect()
 
     def _each_effect(self) -> dict[type, Callable[[Any], None]]:
@@ -344,14 +346,28 @@ class Bus:
             peer.release()
 
     def _wake(self, effect: fx.Wake) -> None:
-        """Tick at a time; the earliest that is wished for counts."""
-        delay = max(0.0, (effect.at - self._now()) / 1000)
-        waking = self._waking
-        if waking is not None and waking.active():
-            if waking.getTime() <= self.clock.seconds() + delay:
+        """Tick at a time; every wish is granted, some by one tick."""
+        if effect.at not in self._wishes:
+            heapq.heappush(self._wishes, effect.at)
+            self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """See to it that the earliest wish is granted."""
+        if not self._wishes:
+            return
+        at = self.clock.seconds() + max(0.0, (self._wishes[0] - self._now()) / 1000)
+        if self._waking is not None and self._waking.active():
+            if self._waking.getTime() <= at:
                 return
-            waking.cancel()
-        self._waking = self.clock.callLater(delay, self.tick)
+            self._waking.cancel()
+        self._waking = self.clock.callLater(at - self.clock.seconds(), self._ring)
+
+    def _ring(self) -> None:
+        now = self._now()
+        while self._wishes and self._wishes[0] <= now:
+            heapq.heappop(self._wishes)
+        self.tick()
+        self._set_alarm()
 
     def _note(self, effect: Note) -> None:
         self._log.info("{event}", event=effect.event, **effect.fields)

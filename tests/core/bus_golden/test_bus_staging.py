@@ -87,7 +87,7 @@ def test_an_endless_stream_of_replacements_is_heard() -> None:
         scene.said.clear()
         scene.tick(500)
         came += got(scene, "v")
-    assert came == [f"m{number}" for number in range(2, 30, 3)]
+    assert came == [f"m{number}" for number in range(3, 30, 4)]
 
 
 def test_what_is_too_large_for_its_receiver_is_refused_before_it_waits() -> None:

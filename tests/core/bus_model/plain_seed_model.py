@@ -1,7 +1,8 @@
 """pi-subagents' own broker: sessions, topics, replace mode. A plain transcription.
 
 Three of its rules are changed, as the protocol page wants them: a replacement does not begin
-the wait anew; who staged is told if the receiver leaves; and what is staged is bounded.
+the wait anew once the first has waited so long; who staged is told if the receiver leaves; and
+what is staged is bounded.
 """
 
 from __future__ import annotations
@@ -191,8 +192,11 @@ class PlainSeedModel:
         replace = message.get("queueMode") == "replace"
         if replace and (message.get("expectsReply") or (idle and accepts)):
             key = (me["info"]["id"], to, message["threadId"])
-            due = self.staged.get(key, {"due": self.now + DELAY})["due"]
-            self.staged[key] = {"sender": sender, "message": message, "due": due}
+            began = self.staged.get(key, {"began": self.now})["began"]
+            over = began < self.now and self.now - began >= DELAY
+            due = self.now if over else self.now + DELAY
+            entry = {"sender": sender, "message": message, "due": due, "began": began}
+            self.staged[key] = entry
             reason = "Queued for replace-mode delivery"
             head = {"id": message["id"], "accepted": True, "delivered": False}
             return {**head, "queued": True, "reason": reason}
@@ -206,7 +210,7 @@ class PlainSeedModel:
 
     def wait(self, ms: int) -> None:
         self.now += ms
-        for key, entry in list(self.staged.items()):
+        for key, entry in sorted(self.staged.items(), key=lambda item: item[1]["due"]):
             if entry["due"] <= self.now:
                 del self.staged[key]
                 self.deliver(self.sessions[key[1]], entry["sender"], entry["message"])
