@@ -125,7 +125,13 @@ class PiDoors:
             self._tcp = None
         return gatherResults(stopping, consumeErrors=True).addCallback(lambda _: None)
 
-    def _stop(self, bound: Bound, port: IListeningPort) -> Deferred[Any]:
+    def _stop(self, bound: Bound, port: Any) -> Deferred[Any]:
+        """Listen no more at a socket that nobody finds any more.
+
+        Who has connected already is let in first: it is told goodbye like all others, where
+        the kernel would say that its connection was reset.
+        """
+        port.doRead()
         sockets.stand_in(bound)
         stopped: Deferred[Any] = maybeDeferred(port.stopListening)
         return stopped.addErrback(_forgive_missing)

@@ -36,6 +36,7 @@ class PiProtocol(Connection, Protocol):
         self._cutter = FrameCutter()
         self._frames: Iterator[Record] = iter(())
         self._number = -1
+        self._mute = False
 
     # -- Twisted calls
 
@@ -52,8 +53,11 @@ class PiProtocol(Connection, Protocol):
 
     def readConnectionLost(self) -> None:
         """It says no more, and hears all that is still to be said to it."""
+        self._mute = True
         self._hand_over(rest=True)
         self._bus.gone(self._number)
+        if self._farewell is not None and not self._farewell.active():
+            self._wire.loseConnection()  # we had said our last before
 
     def writeConnectionLost(self) -> None:
         """We have ended our half; it is read on."""
@@ -104,12 +108,18 @@ class PiProtocol(Connection, Protocol):
             if self._holds:  # what it said is read to its end, or the kernel calls it an accident
                 self._holds.clear()
                 self._wire.resumeProducing()
-            # Not at once: what the others are told of it leaves before, and what it says just
+            # Not at once: what the others are told of it leaves before; and what it says just
             # now, not knowing that another has its session, meets an open connection.
+            pause = 0.0 if self._mute else ANSWER_S
             self._linger = self._clock.callLater(LINGER_S, self._abort_now)
-            self._farewell = self._clock.callLater(
-                ANSWER_S, self._outflow.finish, self._stop_writing
-            )
+            self._farewell = self._clock.callLater(pause, self._outflow.finish, self._leave)
+
+    def _leave(self) -> None:
+        """All was said to it."""
+        if self._mute:
+            self._wire.loseConnection()
+        else:
+            self._stop_writing()
 
     def is_taken(self) -> bool | None:
         """Whether the peer has read all that was said to it; None: nobody can say."""
