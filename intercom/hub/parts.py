@@ -140,14 +140,21 @@ def assemble_bus(
 
 def bus_limits(limits: Limits) -> BusLimits:
     """The bounds of the bus, as the settings have them."""
-    within = limits.pi_within * 1000
     return BusLimits(
         sessions=limits.pi_sessions,
         unregistered=limits.pi_unregistered,
-        register_ms=round(within) if within < _NEVER_MS else _NEVER_MS,
+        register_ms=_milliseconds(limits.pi_within),
         burst=limits.pi_burst,
         rate=limits.pi_rate,
+        mailbox=limits.pi_mailbox,
+        keep_ms=_milliseconds(limits.pi_mailbox_age),
+        extensions=limits.pi_extensions,
+        extension_bytes=limits.pi_extension,
     )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(min(seconds * 1000, _NEVER_MS))
 
 
 def drawn_ids() -> Iterator[str]:

@@ -134,6 +134,7 @@ def _limits(settings: Settings) -> Limits:
         "register_within",
         "line_within",
         "pi_within",
+        "pi_mailbox_age",
     }  # of these a number is wanted all the same
     for key, value in found.items():
         if value in (NEVER, NONE):

@@ -26,6 +26,9 @@ class Limits(NamedTuple):
     :ivar line_within: seconds for it to end its first line.
     :ivar pi_sessions: sessions of pi-intercom clients. :ivar pi_unregistered: connections of pi
         clients without one. :ivar pi_within: seconds until they have one.
+    :ivar pi_mailbox: letters of one sender that wait for absent pi sessions.
+    :ivar pi_mailbox_age: seconds for which a letter waits for a pi session.
+    :ivar pi_extensions: that a session may have. :ivar pi_extension: bytes of one's message.
     :ivar pi_burst: frames that a pi-intercom client may say at once, ``pi_rate`` a second more.
     """
 
@@ -47,6 +50,10 @@ class Limits(NamedTuple):
     pi_within: float = 1.0
     pi_burst: int = 240
     pi_rate: int = 120
+    pi_mailbox: int = 256
+    pi_mailbox_age: float = 86_400.0
+    pi_extensions: int = 32
+    pi_extension: int = 16 * KIB
 
 
 #: What holds where nobody says anything.

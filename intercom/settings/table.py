@@ -265,6 +265,10 @@ LIMITS = (
     _limit("pi_within", SECONDS, "seconds for a pi client to register"),
     _limit("pi_burst", _count(1), "frames that a pi-intercom client may say at once"),
     _limit("pi_rate", _count(1), "frames a second that it may say beyond them; more wait"),
+    _limit("pi_mailbox", _count(1), "letters of one sender that wait for absent pi sessions"),
+    _limit("pi_mailbox_age", SECONDS, "seconds for which a letter waits for a pi session"),
+    _limit("pi_extensions", _count(1), "extensions that a pi session may have"),
+    _limit("pi_extension", _size(KIB), "bytes of a message of an extension"),
 )
 
 _ROWS = (

@@ -16,6 +16,9 @@ class Limits(msgspec.Struct, frozen=True):
         wait, before a connection is cut off.
     :ivar idle_ms: nobody is here for so long before the hub goes.
     :ivar ask_ms: until an ask is given up.
+    :ivar mailbox: letters of one sender that wait for sessions that are not here; its own
+        oldest makes room. :ivar keep_ms: for so long a letter waits to be received.
+    :ivar extensions: that a session may have. :ivar extension_bytes: of a message of one.
     """
 
     sessions: int = 128
@@ -26,6 +29,10 @@ class Limits(msgspec.Struct, frozen=True):
     grace: int = 30
     idle_ms: int = 5000
     ask_ms: int = 600_000
+    mailbox: int = 256
+    keep_ms: int = 24 * 60 * 60 * 1000
+    extensions: int = 32
+    extension_bytes: int = 16 * 1024
 
 
 class Bucket:

@@ -16,12 +16,9 @@ import msgspec
 
 from intercom.core.bus.directory import Identity
 from intercom.core.bus.keys import Key
+from intercom.core.bus.limits import Limits
 from intercom.records import Position, Shifted
 
-#: For so long a letter waits to be received.
-KEEP_MS = 24 * 60 * 60 * 1000
-#: Letters of one sender that wait for sessions that are not here; its own oldest makes room.
-MAX_QUEUED = 256
 #: Letters that one inbox holds for a receiver that takes them and never says so.
 MAX_HELD = 4096
 
@@ -116,9 +113,14 @@ class Box:
 
 
 class Mailbox:
-    """All inboxes, and their letters by sender and by holder."""
+    """All inboxes, and their letters by sender and by holder.
 
-    def __init__(self) -> None:
+    :param limits: how many letters wait, and for how long.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        limits = limits or Limits()
+        self._most, self._keep_ms = limits.mailbox, limits.keep_ms
         self._boxes: dict[str, Box] = {}
         self._sent: dict[tuple[Key, str], Letter] = {}
         self._queued: dict[Key, dict[str, Letter]] = {}
@@ -154,7 +156,7 @@ class Mailbox:
     def surplus(self, sender: Key) -> list[Letter]:
         """What makes room for one more of this sender's letters."""
         queued = list(self._queued.get(sender, {}).values())
-        return queued[: max(0, len(queued) + 1 - MAX_QUEUED)]
+        return queued[: max(0, len(queued) + 1 - self._most)]
 
     def hold(self, letter: Letter, number: int) -> None:
         """It was written to a connection."""
@@ -229,7 +231,7 @@ class Mailbox:
         old = []
         for box in self._boxes.values():
             for letter in box.letters.values():
-                if now - letter.at <= KEEP_MS:
+                if now - letter.at <= self._keep_ms:
                     break
                 if not letter.settled:
                     old.append(letter)

@@ -78,7 +78,15 @@ class Reception:
         """What the reading of a frame must know of a connection."""
         namespaces = self._world.extensions.of(connection.number)
         topics = session is not None and session.topic_frames
-        return Peer(connection.variant, connection.registered, topics, namespaces)
+        limits = self._world.limits
+        return Peer(
+            connection.variant,
+            connection.registered,
+            topics,
+            namespaces,
+            limits.extensions,
+            limits.extension_bytes,
+        )
 
     def _refuse(self, number: int, refusal: Refusal) -> None:
         """Answer what is not carried out, or end the connection."""

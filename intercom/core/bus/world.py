@@ -52,7 +52,7 @@ class World:
         self.asks = Asks()
         self.outcomes = Outcomes()
         self.routes = Routes()
-        self.mailbox = Mailbox()
+        self.mailbox = Mailbox(limits)
         self.extensions = Extensions(draw)
         self.presence = Presence()
         self.turns = Turns()

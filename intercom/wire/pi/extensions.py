@@ -22,9 +22,7 @@ from intercom.wire.pi.requests import (
     StateCommit,
 )
 
-MAX_EXTENSIONS = 32
-#: Bytes of a payload as ``JSON.stringify`` prints it.
-MAX_MESSAGE = 16 * 1024
+#: Bytes of a state as ``JSON.stringify`` prints it.
 MAX_STATE = 64 * 1024
 
 _NAMESPACE = re.compile("[a-z0-9][a-z0-9._/-]{0,63}")
@@ -42,10 +40,10 @@ def is_namespace(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and _NAMESPACE.fullmatch(value) is not None
 
 
-def read_capabilities(extensions: Any) -> tuple[Capability, ...] | Refusal:
-    """Read the extensions of a session, at most :data:`MAX_EXTENSIONS`; a fault closes."""
-    if not isinstance(extensions, list) or len(extensions) > MAX_EXTENSIONS:
-        return Refusal(f"Invalid extensions field (maximum {MAX_EXTENSIONS})")
+def read_capabilities(extensions: Any, most: int) -> tuple[Capability, ...] | Refusal:
+    """Read the extensions of a session, at most so many; a fault closes the connection."""
+    if not isinstance(extensions, list) or len(extensions) > most:
+        return Refusal(f"Invalid extensions field (maximum {most})")
     if not all(map(_is_capability, extensions)):
         return Refusal("Invalid extension capability")
     return tuple(Capability(one["namespace"], one["ownerEligible"]) for one in extensions)
@@ -59,9 +57,9 @@ def _is_capability(value: Any) -> bool:
     )
 
 
-def parse_capabilities(frame: Record) -> CapabilitiesUpdate | Refusal:
+def parse_capabilities(frame: Record, peer: Peer) -> CapabilitiesUpdate | Refusal:
     """Read an ``extension_capabilities_update``; whatever is wrong closes the connection."""
-    extensions = read_capabilities(frame.get("extensions"))
+    extensions = read_capabilities(frame.get("extensions"), peer.extensions)
     return extensions if isinstance(extensions, Refusal) else CapabilitiesUpdate(extensions)
 
 
@@ -77,8 +75,9 @@ def parse_publish(frame: Record, peer: Peer) -> ExtensionPublish | Refusal:
         reason = "Invalid namespace"
     elif audience not in ("owner", "capable"):
         reason = "Invalid audience"
-    elif not _fits(frame, MAX_MESSAGE):
-        reason = "Invalid extension payload or payload exceeds 16 KiB limit"
+    elif not _fits(frame, peer.extension_bytes):
+        limit = f"{peer.extension_bytes / 1024:g} KiB"
+        reason = f"Invalid extension payload or payload exceeds {limit} limit"
     elif namespace not in peer.namespaces:
         reason = NOT_CAPABLE
     else:

@@ -21,12 +21,15 @@ class Peer(msgspec.Struct, frozen=True):
     :ivar registered: it has a session now.
     :ivar topic_frames: it asked for topic frames when it registered (subagents).
     :ivar namespaces: of the extensions that it has now (intercom).
+    :ivar extensions: so many it may have. :ivar extension_bytes: of a message of one.
     """
 
     variant: Variant | None = None
     registered: bool = False
     topic_frames: bool = False
     namespaces: frozenset[str] = frozenset()
+    extensions: int = 32
+    extension_bytes: int = 16 * 1024
 
 
 class Refusal(msgspec.Struct, frozen=True):

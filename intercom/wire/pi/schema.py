@@ -54,7 +54,7 @@ def _parse_first(frame: Record, peer: Peer) -> Outcome:
         return _health(frame)
     if frame["type"] != "register":
         return Refusal(f"Received {frame['type']} before register")
-    request = parse_register(frame)
+    request = parse_register(frame, peer.extensions)
     if isinstance(request, Register) and peer.variant not in (None, request.variant):
         return Refusal("Invalid register message")  # which client it is was decided before
     return request
@@ -109,7 +109,7 @@ _PARSERS: Mapping[Variant, Mapping[str, Callable[[Record, Peer], Outcome]]] = {
         "cancel_message": _cancel_message,
         "cancel_ask": _cancel_ask,
         "presence": lambda frame, peer: parse_presence(frame, "intercom"),
-        "extension_capabilities_update": lambda frame, peer: parse_capabilities(frame),
+        "extension_capabilities_update": parse_capabilities,
         "extension_publish": parse_publish,
         "extension_state_commit": parse_commit,
     },

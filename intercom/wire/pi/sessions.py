@@ -141,14 +141,17 @@ def variant_of(session: Any) -> Variant | None:
     return None if any(name in session for name in _NUMBERS) else "subagents"
 
 
-def parse_register(frame: Record) -> Register | Refusal:
-    """Read a ``register``; whatever is wrong with it closes the connection."""
+def parse_register(frame: Record, extensions: int = 32) -> Register | Refusal:
+    """Read a ``register``; whatever is wrong with it closes the connection.
+
+    :param extensions: so many a session may have.
+    """
     session = frame.get("session")
     state_id = frame.get("stateId")
     shown = state_id if isinstance(state_id, str) else None
     match variant_of(session):
         case "intercom" if is_intercom_session(session):
-            return _register_intercom(frame, session, shown)
+            return _register_intercom(frame, session, shown, extensions)
         case "subagents" if is_subagents_session(session):
             wished = frame.get("requestedId")
             fits = isinstance(wished, str) and _WISHED_ID.fullmatch(wished)
@@ -162,14 +165,16 @@ def parse_register(frame: Record) -> Register | Refusal:
     return Refusal("Invalid register message")
 
 
-def _register_intercom(frame: Record, session: Record, state_id: str | None) -> Register | Refusal:
+def _register_intercom(
+    frame: Record, session: Record, state_id: str | None, most: int
+) -> Register | Refusal:
     wished = frame.get("sessionId")
     if "sessionId" in frame and not (isinstance(wished, str) and trimmed(wished)):
         return Refusal("Invalid register sessionId")
     scope = frame.get("scopeId", "")
     if not isinstance(scope, str):
         return Refusal("Invalid register scopeId")
-    extensions = read_capabilities(session.get("extensions", []))
+    extensions = read_capabilities(session.get("extensions", []), most)
     if isinstance(extensions, Refusal):
         return extensions
     return Register(
