@@ -15,7 +15,7 @@ from zope.interface import Attribute, Interface
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
-    from intercom.core.effects import Effect
+    from intercom.core.effects import Effect, TakeBack
     from intercom.errors import IntercomError
     from intercom.messages import Credentials, Message, Reply
     from intercom.records import (
@@ -44,6 +44,9 @@ class IRouter(Interface):
 
     def receivers(now: float) -> Sequence[Receiver]:
         """Who is pushed messages, and has been for longer than a client that only sends stays."""
+
+    def claims(session: str) -> bool:
+        """Whether a connection holds or claims this id."""
 
     def connected(
         connection: int, credentials: Credentials, needs_key: bool, now: float
@@ -117,6 +120,17 @@ class IRouter(Interface):
         ``skipped``. Who counts as present is not changed by it (see ``seen``).
         """
 
+    def elsewhere_changed(now: float) -> list[Effect]:
+        """Sessions of other dialects came, left or changed."""
+
+    def pushed_elsewhere(
+        inbox: str, generation: int, start: int, end: int, now: float
+    ) -> list[Effect]:
+        """A line was written to a connection of another dialect."""
+
+    def taken_back(back: TakeBack, found: bool, now: float) -> list[Effect]:
+        """Whether another core knew a message that is taken back, and has told its receiver."""
+
     def forgotten(sessions: Sequence[str], now: float) -> list[Effect]:
         """Names of which nothing is left on disk: unless connected, nobody knows them."""
 
@@ -184,10 +198,7 @@ class ISpoolListener(Interface):
         """Sessions known by their files, each with the seconds since it last read (None: never)."""
 
     def forgotten(sessions: Sequence[str]) -> None:
-        """Sessions of which no file shows that they were used (any more).
-
-        Whoever writes to them writes to a stranger. May be told more than once.
-        """
+        """Sessions of which no file shows that they were used (any more); perhaps repeatedly."""
 
 
 class ISpool(Interface):
@@ -223,9 +234,7 @@ class ISpool(Interface):
 
         :param state: ``read``, or ``skipped`` for what is passed without being shown.
             ``shown`` moves nothing, and is only remembered; fires with the stored position.
-
-        Commits of one inbox may gather for a moment (a twentieth of a second) and be done
-        as one; ``close`` does at once what waits, and so does one that is to be ``at_once``.
+        :param at_once: else commits of one inbox may gather for a twentieth of a second.
 
         Monotonic: a position behind the stored one changes nothing. Durable against the
         death of any process, not against a power cut (then messages are seen again).
@@ -234,10 +243,7 @@ class ISpool(Interface):
         """
 
     def pushed(inbox: str, generation: int, start: int, end: int) -> None:
-        """Remember that these lines were written to a live connection, for ``intercom status``.
-
-        Costs nothing now: it is written with what is appended next, or soon.
-        """
+        """Remember, soon, that lines were written to a live connection."""
 
     def enrol(session: str) -> Deferred[None]:
         """Remember that this session id is in use. Idempotent."""
@@ -245,21 +251,15 @@ class ISpool(Interface):
     def skip(inbox: str, start: Position, end: int, lost: bool) -> Deferred[None]:
         """Note of one unread line that it is to be shown to nobody, wherever the position is.
 
-        It stays in the file, and is ``skipped``. Idempotent; of a line that is read already,
-        or gone, nothing is noted. It is not told to ``moved``, for whoever asks knows.
-
-        :param end: the byte behind its line feed.
-        :param lost: nobody took it back: it becomes a dead letter.
+        It stays in the file, and is ``skipped``; not told to ``moved``. Idempotent. Nothing is
+        noted of one that is read. If ``lost`` (nobody took it back) it becomes a dead letter.
         """
 
     def skipped(inbox: str) -> Deferred[dict[Position, int]]:
         """Where the unread lines begin of which :meth:`skip` was told, each with its end."""
 
     def discard(inbox: str) -> Deferred[int]:
-        """Remove an inbox and all that belongs to it; fires with how many lines were unread.
-
-        Those are dead letters before they go. Whoever appends later makes a new one.
-        """
+        """Remove an inbox; fires with how many lines were unread, which are dead letters."""
 
     def compact(inbox: str) -> Deferred[bool]:
         """Take what is read out of an inbox, raising its generation; True if done.

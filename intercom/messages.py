@@ -38,6 +38,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     :ivar strict: refuse it where nobody ever used the recipient's name.
     :ivar durability: the level asked for this message, one of
         :data:`intercom.records.LEVELS`; None leaves it to the channel.
+    :ivar asks: it expects an answer (``payload.expects_reply``).
     """
 
     id: str
@@ -48,6 +49,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     line: bytes
     strict: bool = False
     durability: str | None = None
+    asks: bool = False
 
 
 class Register(msgspec.Struct, frozen=True, gc=False):
@@ -103,6 +105,19 @@ class Auth(msgspec.Struct, frozen=True, gc=False):
     speaker: str | None = None
 
 
+class Cancel(msgspec.Struct, frozen=True, gc=False):
+    """Take a message back that was sent before; an ask ends.
+
+    :ivar to_session: whom it was for; None leaves that to the hub, which knows it of messages
+        to sessions of other dialects.
+    """
+
+    message_id: str
+    to_session: str | None = None
+    id: str | None = None
+    speaker: str | None = None
+
+
 class TakePlaces(msgspec.Struct, frozen=True, gc=False):
     """Be found where the pi clients look for their broker (``pi-broker``); or no longer.
 
@@ -123,7 +138,16 @@ class Unknown(msgspec.Struct, frozen=True, gc=False):
 
 
 Message = (
-    Envelope | Register | Heartbeat | Ack | ListSessions | Unregister | Auth | TakePlaces | Unknown
+    Envelope
+    | Register
+    | Heartbeat
+    | Ack
+    | ListSessions
+    | Unregister
+    | Auth
+    | Cancel
+    | TakePlaces
+    | Unknown
 )
 
 
@@ -152,7 +176,7 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """What became of a message; each state is said only when it is true.
 
-    :ivar state: ``stored`` or ``refused``.
+    :ivar state: ``stored`` or ``refused``; ``cancelled``: it was taken back, as asked.
     :ivar level: durability really reached (``stored`` only).
     :ivar recipients: how many inboxes hold it; ``live`` how many of their sessions were
         connected and taking pushes when it was written.
@@ -162,7 +186,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
     session: str
     message_id: str
-    state: Literal["stored", "refused"]
+    state: Literal["stored", "refused", "cancelled"]
     level: str = ""
     recipients: int = 0
     live: int = 0
@@ -211,11 +235,27 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
     pid: int | None = None
 
 
+class MemberRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One live session of another dialect in a listing; what it says of itself is unverified.
+
+    :ivar since: seconds since it registered. :ivar dialect: which client it is.
+    """
+
+    session: str
+    since: float
+    dialect: str
+    name: str | None = None
+    cwd: str | None = None
+    model: str | None = None
+    status: str | None = None
+    pid: int | None = None
+
+
 class Sessions(msgspec.Struct, frozen=True, gc=False):
     """Answer to :class:`ListSessions`: live sessions, and names known but not connected."""
 
     session: str
-    live: tuple[SessionRow, ...]
+    live: tuple[SessionRow | MemberRow, ...]
     absent: tuple[str, ...] = ()
     reply_to: str | None = None
 

@@ -18,6 +18,8 @@ from intercom.core.effects import (
     Drop,
     Effect,
     EnrolSession,
+    MemberJoined,
+    MemberLeft,
     Note,
     PublishPeers,
 )
@@ -69,6 +71,8 @@ class Admission:
     def claim(self, link: Link, register: Register) -> list[Effect]:
         """A line claims an id for ``link``; its decoder has checked the id's grammar."""
         session = check_session(register.speaker if register.speaker is not None else ANONYMOUS)
+        if self._roster.elsewhere.holds(session):
+            return self.refuse(link, self._another_kind(session, register))
         holder = self._roster.holder(session)
         asks_token = register.token is not None
         taken = holder is not None and not register.takeover and register.role != "sender"
@@ -128,6 +132,7 @@ class Admission:
             if self._roster.saw(session, None):
                 effects.append(EnrolSession(session))
             effects += self._start_feed(link, session)
+            effects.append(MemberJoined(session, link.credentials.pid))
         effects.append(Note("registered", {"session": session, "role": register.role, **who(link)}))
         return effects
 
@@ -161,6 +166,7 @@ class Admission:
             return []
         return [
             PublishPeers(self._roster.held_names()),
+            MemberLeft(session),
             Note("left", {"session": session, **who(link)}),
         ]
 
@@ -185,6 +191,10 @@ class Admission:
         holder.feed = None
         effects.append(Note("taken_over", {"session": session, **who(link)}))
         return effects
+
+    def _another_kind(self, session: str, register: Register) -> Fault:
+        text = f"session {session!r} is connected as a client of pi; choose another name"
+        return Fault(session, "SESSION_COLLISION", text, register.id)
 
     def _too_many(self, session: str, register: Register) -> Fault:
         """Why no further session can be had."""

@@ -107,6 +107,32 @@ class MakeRoom(msgspec.Struct, frozen=True, gc=False):
     inbox: str
 
 
+class MemberJoined(msgspec.Struct, frozen=True, gc=False):
+    """A session receives here now, for sessions of other dialects to see.
+
+    :ivar pid: of its process, None where the kernel does not say.
+    """
+
+    session: str
+    pid: int | None
+
+
+class MemberLeft(msgspec.Struct, frozen=True, gc=False):
+    """It does so no more."""
+
+    session: str
+
+
+class TakeBack(msgspec.Struct, frozen=True, gc=False):
+    """A session takes a message back; comes back as ``taken_back``."""
+
+    connection: int
+    session: str
+    message_id: str
+    to_session: str | None
+    reply_to: str | None
+
+
 class ServePlaces(msgspec.Struct, frozen=True, gc=False):
     """Take the places of the pi clients, or give them back; the shell answers by itself."""
 
@@ -151,6 +177,9 @@ Effect = (
     | NotePushed
     | MakeRoom
     | ServePlaces
+    | MemberJoined
+    | MemberLeft
+    | TakeBack
     | Close
     | Drop
     | Note

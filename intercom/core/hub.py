@@ -6,40 +6,49 @@ knows a dialect, a file or a clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from zope.interface import implementer
 
 from intercom.core.admission import Admission, misspoken
 from intercom.core.deliveries import Deliveries
 from intercom.core.desk import Desk
-from intercom.core.effects import Answer, Close, Effect, Note
+from intercom.core.effects import (
+    Answer,
+    Close,
+    Effect,
+    Note,
+    NotePushed,
+    PublishPeers,
+    TakeBack,
+)
+from intercom.core.elsewhere import Elsewhere
 from intercom.core.limits import Lobby
 from intercom.core.liveness import look_after
-from intercom.core.receiving import acknowledge, drained, paused, refused, take_places
+from intercom.core.receiving import (
+    drained,
+    paused,
+    refused,
+    take_places,
+)
 from intercom.core.roster import Roster
 from intercom.core.routing import Digest, Identify, Notice, Routing, feed_news
 from intercom.core.session import Link, open_link
-from intercom.core.telling import expired, misfiled, unfileable
+from intercom.core.telling import expired, misfiled, taken_back, unfileable
+from intercom.core.verbs import Verbs
 from intercom.errors import IntercomError
 from intercom.interfaces import IRouter
 from intercom.messages import (
-    Ack,
     Auth,
-    Beat,
     Credentials,
     Envelope,
     Fault,
-    Heartbeat,
     ListSessions,
     Message,
     Register,
-    Sessions,
     TakePlaces,
-    Unknown,
-    Unregister,
 )
-from intercom.names import ANONYMOUS, RESERVED
+from intercom.names import RESERVED
 from intercom.records import (
     Batch,
     Moved,
@@ -62,6 +71,7 @@ class HubCore:
     :param notice: writes a message of the hub's own (``wire.notices.NoticeWriter``).
     :param key: what TCP connections must show first; None lets none of them in.
     :param limits: how many sessions and connections, and how long they may wait.
+    :param elsewhere: the sessions of other dialects.
     """
 
     def __init__(
@@ -72,10 +82,11 @@ class HubCore:
         notice: Notice,
         key: str | None = None,
         limits: Limits = DEFAULTS,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._links: dict[int, Link] = {}
         self._lobby = Lobby(limits)
-        self._roster = Roster()
+        self._roster = Roster(elsewhere)
         self._deliveries = Deliveries()
         self._identify = identify
         self._admission = Admission(self._roster, key, limits.session_limit)
@@ -83,17 +94,7 @@ class HubCore:
             self._links, self._roster, self._deliveries, durability, digest, identify, notice
         )
         self._closing: Fault | None = None
-        self._verbs: dict[type, Callable[[Link, object, float], list[Effect]]] = {
-            Envelope: self._routing.submit,  # type: ignore[dict-item]
-            Register: self._register_again,  # type: ignore[dict-item]
-            Heartbeat: self._heartbeat,  # type: ignore[dict-item]
-            Ack: self._ack,  # type: ignore[dict-item]
-            ListSessions: self._list,  # type: ignore[dict-item]
-            Unregister: self._unregister,  # type: ignore[dict-item]
-            Auth: lambda _link, _message, _now: [],
-            TakePlaces: take_places,  # type: ignore[dict-item]
-            Unknown: self._unknown,  # type: ignore[dict-item]
-        }
+        self._verbs = Verbs(self._admission, self._routing, self._roster, self._lobby)
 
     @property
     def pending(self) -> int:
@@ -104,6 +105,10 @@ class HubCore:
         """See :meth:`IRouter.claim_of`."""
         link = self._links.get(connection)
         return None if link is None else link.claimed
+
+    def claims(self, session: str) -> bool:
+        """See :meth:`IRouter.claims`."""
+        return self._roster.holder(session) is not None
 
     def receivers(self, now: float) -> list[Receiver]:
         """See :meth:`IRouter.receivers`."""
@@ -183,7 +188,7 @@ class HubCore:
             return misspoken(link, message)
         if self._closing is not None and link.asks_for_more:
             return [Answer(connection, _addressed(self._closing, link, message.id))]
-        return self._verbs[type(message)](link, message, now)
+        return self._verbs.table[type(message)](link, message, now)
 
     def _unregistered(self, link: Link, message: Message, now: float) -> list[Effect]:
         """A line from a connection that speaks for nobody (yet, or any more)."""
@@ -206,11 +211,12 @@ class HubCore:
             return self._admission.claim(link, message)
         if state == "released":
             text = "this connection gave its session back; register before anything else"
-            return [self._fault(link, "NOT_REGISTERED", text, message.id)]
+            return [Answer(link.number, Fault(None, "NOT_REGISTERED", text, message.id))]
         if isinstance(message, Auth):
             return []  # a key where none is needed does no harm and claims nothing
         if isinstance(message, ListSessions) and message.speaker is None:
-            return self._list(link, message, now)  # whoever only wants to look in is nobody
+            # Whoever only wants to look in is nobody.
+            return self._verbs.listing(link, message, now)
         if isinstance(message, TakePlaces) and message.speaker is None:
             return take_places(link, message, now)
         # Any first line registers, as the original hub has it.
@@ -233,42 +239,6 @@ class HubCore:
             return [Answer(connection, _addressed(link.fault, link, message_id))]
         fault = Fault(link.session, error.code, error.text, message_id, error.details)
         return [Answer(connection, fault)]
-
-    # -- verbs of the registered
-
-    def _register_again(self, link: Link, message: Register, now: float) -> list[Effect]:
-        effects = self._admission.renew(link, message)
-        if "progress" not in link.features:
-            self._routing.watchers.forget(link.number)
-        return effects
-
-    def _heartbeat(self, link: Link, message: Heartbeat, now: float) -> list[Effect]:
-        if link.asked:
-            link.asked = False  # the answer to ours; answering that would never end
-            return []
-        return [Answer(link.number, Beat(link.session, message.id))]
-
-    def _ack(self, link: Link, message: Ack, now: float) -> list[Effect]:
-        return acknowledge(link, message)
-
-    def _list(self, link: Link, message: ListSessions, now: float) -> list[Effect]:
-        session = link.session or ANONYMOUS
-        reply = Sessions(session, self._roster.rows(now), self._roster.absent(), message.id)
-        return [Answer(link.number, reply)]
-
-    def _unregister(self, link: Link, message: Unregister, now: float) -> list[Effect]:
-        effects = self._admission.leave(link, now)
-        self._routing.watchers.forget(link.number)
-        link.life.release()
-        self._lobby.enter(link, spoke=True)
-        return effects
-
-    def _unknown(self, link: Link, message: Unknown, now: float) -> list[Effect]:
-        text = f"this hub knows no type {message.type[:64]!r}"
-        return [self._fault(link, "UNKNOWN_TYPE", text, message.id)]
-
-    def _fault(self, link: Link, code: str, text: str, reply_to: str | None) -> Answer:
-        return Answer(link.number, Fault(link.session, code, text, reply_to))
 
     # -- what the spool says
 
@@ -295,6 +265,21 @@ class HubCore:
     def moved(self, moves: Sequence[Moved], now: float) -> list[Effect]:
         """See :meth:`IRouter.moved`."""
         return self._routing.moved(moves, now)
+
+    def elsewhere_changed(self, now: float) -> list[Effect]:
+        """See :meth:`IRouter.elsewhere_changed`."""
+        return [PublishPeers(self._roster.held_names())]
+
+    def pushed_elsewhere(
+        self, inbox: str, generation: int, start: int, end: int, now: float
+    ) -> list[Effect]:
+        """See :meth:`IRouter.pushed_elsewhere`."""
+        told = self._routing.watchers.pushed(inbox, generation, start, end)
+        return [NotePushed(inbox, generation, start, end), *told]
+
+    def taken_back(self, back: TakeBack, found: bool, now: float) -> list[Effect]:
+        """See :meth:`IRouter.taken_back`."""
+        return taken_back(self._routing, self._roster, back, found, now)
 
     def forgotten(self, sessions: Sequence[str], now: float) -> list[Effect]:
         """See :meth:`IRouter.forgotten`."""

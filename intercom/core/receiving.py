@@ -5,11 +5,11 @@ How its inbox reaches it is told in :mod:`intercom.core.feeds`.
 
 from __future__ import annotations
 
-from intercom.core.effects import Answer, CommitPosition, Effect, ServePlaces
+from intercom.core.effects import Answer, CommitPosition, Effect, ServePlaces, TakeBack
 from intercom.core.routing import feed_news
 from intercom.core.session import Link
 from intercom.errors import IntercomError
-from intercom.messages import Ack, Fault, TakePlaces
+from intercom.messages import Ack, Cancel, Fault, TakePlaces
 
 
 def acknowledge(link: Link, message: Ack) -> list[Effect]:
@@ -36,6 +36,13 @@ def refused(link: Link, error: IntercomError, message_id: str | None) -> list[Ef
     if link.feed is not None and isinstance(generation, int):
         link.feed.outdated(generation)
     return [Answer(link.number, fault), *feed_news(link)]
+
+
+def take_back(link: Link, message: Cancel, now: float) -> list[Effect]:
+    """It takes a message of its own back."""
+    assert link.session is not None
+    to, named = message.to_session, message.message_id
+    return [TakeBack(link.number, link.session, named, to, message.id)]
 
 
 def take_places(link: Link, message: TakePlaces, now: float) -> list[Effect]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from intercom.core.elsewhere import Elsewhere, Nobody
 from intercom.core.session import Link
-from intercom.messages import SessionRow
+from intercom.messages import MemberRow, SessionRow
 from intercom.names import nearest
 from intercom.records import Receiver
 
@@ -24,9 +25,13 @@ MAX_KNOWN = 100_000
 
 
 class Roster:
-    """The sessions of one channel. Times are the core's ``now``."""
+    """The sessions of one channel. Times are the core's ``now``.
 
-    def __init__(self) -> None:
+    :ivar elsewhere: those of other dialects, which are here, too, and held by others.
+    """
+
+    def __init__(self, elsewhere: Elsewhere | None = None) -> None:
+        self.elsewhere = elsewhere or Nobody()
         self._holders: dict[str, Link] = {}
         self._known: dict[str, float | None] = {}
 
@@ -49,7 +54,18 @@ class Roster:
 
     def is_known(self, session: str) -> bool:
         """Whether the core itself knows that this id was ever used; if not, ask the files."""
-        return session in self._holders or session in self._known
+        here = session in self._holders or session in self._known
+        return here or self.elsewhere.holds(session)
+
+    def is_here(self, session: str) -> bool:
+        """Whether somebody receives as this session, or is about to."""
+        return session in self._holders or self.elsewhere.holds(session)
+
+    def address(self, name: str) -> str:
+        """The session that a sender means: of this id, else the only one that is called so."""
+        if self.is_known(name):
+            return name
+        return self.elsewhere.find(name) or name
 
     def has_room_for(self, session: str, most: int) -> bool:
         """Whether an id is known, or may be the last of so many that are."""
@@ -85,15 +101,24 @@ class Roster:
 
     def held_names(self) -> tuple[str, ...]:
         """Ids held or being claimed, sorted: what ``peers.json`` shows."""
-        return tuple(sorted(self._holders))
+        return tuple(sorted({*self._holders, *self.elsewhere.names()}))
+
+    def takes_pushes(self, session: str) -> bool:
+        """Whether a session is connected and taking what it is pushed."""
+        holder = self._holders.get(session)
+        if holder is None:
+            return self.elsewhere.holds(session)
+        return holder.feed is not None and holder.feed.live
 
     def others(self, session: str) -> tuple[str, ...]:
         """Ids of everybody present but ``session``, sorted."""
-        return tuple(sorted(name for name, _link in self.present() if name != session))
+        names = {*self.elsewhere.names(), *(name for name, _link in self.present())}
+        return tuple(sorted(names - {session}))
 
     def audience(self, sender: str, now: float) -> list[str]:
         """Who gets a broadcast: the present and the recently reading, but its sender."""
         names = {name for name, _link in self.present()}
+        names.update(self.elsewhere.names())
         names.update(
             name
             for name, read_at in self._known.items()
@@ -102,8 +127,12 @@ class Roster:
         names.discard(sender)
         return sorted(names)
 
-    def rows(self, now: float) -> tuple[SessionRow, ...]:
+    def rows(self, now: float) -> tuple[SessionRow | MemberRow, ...]:
         """The present, as a listing shows them."""
+        rows = self._own_rows(now)
+        return rows + self.elsewhere.members()
+
+    def _own_rows(self, now: float) -> tuple[SessionRow | MemberRow, ...]:
         return tuple(
             SessionRow(
                 session=name,
@@ -117,12 +146,14 @@ class Roster:
 
     def receivers(self, now: float) -> list[Receiver]:
         """The present that have been so for a while; see :meth:`IRouter.receivers`."""
-        return [
+        own = [
             Receiver(name, link.credentials.pid)
             for name, link in self.present()
             if now - link.since >= SETTLED_S
         ]
+        return own + [Receiver(one.session, one.pid) for one in self.elsewhere.members()]
 
     def absent(self) -> tuple[str, ...]:
         """Known ids that nobody holds, sorted."""
-        return tuple(sorted(name for name in self._known if name not in self._holders))
+        here = {*self._holders, *self.elsewhere.names()}
+        return tuple(sorted(name for name in self._known if name not in here))

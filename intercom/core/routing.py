@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from intercom.core.asking import ask_refused
 from intercom.core.deliveries import Deliveries, Delivery, Past, message_key
 from intercom.core.desk import Desk
 from intercom.core.effects import (
@@ -98,7 +99,11 @@ class Routing:
         past = self._deliveries.recall(message_key(sender, message.id))
         targets: Sequence[str]
         if past is None:
-            targets = (message.to_session,) if direct else self._roster.audience(sender, now)
+            refusal = ask_refused(self._roster, sender, message) if message.asks else None
+            if refusal is not None:
+                return self._tell(link, refusal, now)
+            to = self._roster.address(message.to_session)
+            targets = (to,) if direct else self._roster.audience(sender, now)
         elif isinstance(past, Delivery) or past[1] != digest or isinstance(past[2], Receipt):
             return self._again(link, sender, message, digest, past, now)
         else:
@@ -110,7 +115,7 @@ class Routing:
         if not targets:
             return self._conclude(delivery, now)
         # What the files say counts: a session that is not connected may have been forgotten.
-        asks = direct and self._roster.holder(message.to_session) is None
+        asks = direct and not self._roster.is_here(targets[0])
         strict = asks and message.strict and past is None
         line, name = message.line, message.id
         effects: list[Effect] = [
@@ -124,8 +129,7 @@ class Routing:
     def _tell_early(self, delivery: Delivery, targets: Sequence[str], now: float) -> list[Effect]:
         """At level ``memory`` the sender is told as soon as its message is understood."""
         delivery.early = True
-        holders = [self._roster.holder(name) for name in targets]
-        live = sum(1 for h in holders if h is not None and h.feed is not None and h.feed.live)
+        live = sum(map(self._roster.takes_pushes, targets))
         receipt = Receipt(
             session=delivery.session,
             message_id=delivery.message_id,
@@ -179,7 +183,7 @@ class Routing:
                 if not outcome.known:
                     self._roster.forget(outcome.inbox)
                 if delivery is not None:
-                    self._note_written(delivery, outcome, holder)
+                    self._note_written(delivery, outcome)
                 if outcome.duplicate:
                     continue
                 pushed = False
@@ -206,11 +210,11 @@ class Routing:
             return None if self.desk is None else self.desk.link
         return self._roster.holder(inbox)
 
-    def _note_written(self, delivery: Delivery, outcome: Written, holder: Link | None) -> None:
+    def _note_written(self, delivery: Delivery, outcome: Written) -> None:
         """Gather what the receipt will say."""
         if outcome.duplicate:
             delivery.duplicates += 1
-        if holder is not None and holder.feed is not None and holder.feed.live:
+        if self._roster.takes_pushes(outcome.inbox):
             delivery.live += 1
         if not outcome.known:
             delivery.known = False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from intercom.core.effects import Effect, Note
+from intercom.core.effects import Answer, Effect, Note, TakeBack
 from intercom.core.roster import Roster
 from intercom.core.routing import Identify, Routing
 from intercom.errors import IntercomError
-from intercom.messages import Message
+from intercom.messages import Fault, Message, Receipt
 from intercom.names import RESERVED
 from intercom.records import Record
 
@@ -30,6 +30,27 @@ def misfiled(
     """A line was left in the hub's inbox that its dialect refuses."""
     text = f"your message {message_id} was refused: {error.text}"
     return routing.notify(sender, text, message_id, {"code": error.code}, now)
+
+
+def taken_back(
+    routing: Routing, roster: Roster, back: TakeBack, found: bool, now: float
+) -> list[Effect]:
+    """A session took a message back; a receiver that speaks lines is told by a notice.
+
+    :param found: another core knew the message, and has told its receiver.
+    """
+    to = back.to_session
+    done = Answer(back.connection, Receipt(back.session, back.message_id, "cancelled"))
+    if found:
+        return [done]
+    if to is None or not roster.is_known(to):
+        text = f"no message {back.message_id!r} of yours is known that could be taken back"
+        return [
+            Answer(back.connection, Fault(back.session, "TARGET_NOT_FOUND", text, back.reply_to))
+        ]
+    text = f"{back.session} took its message {back.message_id} back"
+    details = {"code": "CANCELLED", "session": back.session}
+    return [*routing.notify(to, text, back.message_id, details, now), done]
 
 
 def expired(

@@ -51,6 +51,21 @@ class Errands:
         committing.addErrback(refused)
         committing.addErrback(lambda failure: self._log.failure("a commit failed", failure))
 
+    def pushed(self, effect: fx.NotePushed) -> None:
+        """See :class:`fx.NotePushed`."""
+        self._spool.pushed(effect.inbox, effect.generation, effect.start, effect.end)
+
+    def enrol(self, effect: fx.EnrolSession) -> None:
+        """See :class:`fx.EnrolSession`."""
+
+        def failed(failure: Failure) -> None:
+            failure.trap(IntercomError, OSError)
+            self._log.error("enrolment could not be written: {why}", why=failure.getErrorMessage())
+
+        enrolling = self._spool.enrol(effect.session)
+        enrolling.addErrback(failed)
+        enrolling.addErrback(lambda failure: self._log.failure("enrolment failed", failure))
+
 
 def _typed(failure: Failure) -> IntercomError:
     """An error with a code, whatever was raised."""

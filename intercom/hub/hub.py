@@ -110,15 +110,26 @@ class Hub:
             fx.Answer: self._answer,
             fx.Admit: admissions.admit,
             fx.PublishPeers: lambda effect: self._publisher.soon(effect.sessions),
-            fx.EnrolSession: self._enrol,
+            fx.EnrolSession: errands.enrol,
             fx.ReadInbox: errands.read,
             fx.CommitPosition: errands.commit,
-            fx.NotePushed: self._note_pushed,
-            fx.MakeRoom: self._make_room,
+            fx.NotePushed: errands.pushed,
+            fx.MakeRoom: lambda effect: self._retention.hurry(effect.inbox),
             fx.ServePlaces: self._serve_places,
             fx.Close: self._close,
             fx.Drop: self._drop,
             fx.Note: self._note,
+            **self._beside(),
+        }
+
+    def _beside(self) -> dict[type, Callable[[Any], None]]:
+        """What the sessions of other dialects are told of those here."""
+        if self.bus is not None:
+            self.bus.bridge.meet(self._core, self._feed)
+            return self.bus.bridge.performers()
+        return {
+            **dict.fromkeys([fx.MemberJoined, fx.MemberLeft], lambda _effect: None),
+            fx.TakeBack: lambda back: self._feed(self._core.taken_back, back, False),
         }
 
     # -- life
@@ -170,7 +181,6 @@ class Hub:
 
     @property
     def _pending(self) -> int:
-        """What was said and is not answered yet."""
         return self._core.pending + (0 if self.bus is None else self.bus.pending)
 
     @property
@@ -281,6 +291,8 @@ class Hub:
     def moved(self, moves: Sequence[Moved]) -> None:
         """See :meth:`ISpoolListener.moved`."""
         self._feed(self._core.moved, moves)
+        if self.bus is not None:
+            self.bus.bridge.moved(moves)
 
     def seen(self, sessions: dict[str, float | None]) -> None:
         """See :meth:`ISpoolListener.seen`."""
@@ -351,9 +363,6 @@ class Hub:
             if found is not None and found.sender not in RESERVED:
                 self._feed(self._core.misfiled, found.sender, found.message_id, error)
 
-    def _enrol(self, effect: fx.EnrolSession) -> None:
-        self._spool.enrol(effect.session).addErrback(self._log_error, "enrolment")
-
     def _log_error(self, failure: Failure, what: str) -> None:
         """An expected failure is one line in the log, a bug a traceback."""
         if failure.check(IntercomError, OSError):
@@ -361,12 +370,6 @@ class Hub:
             self._log.error("{what} could not be written: {why}", what=what, why=why)
         else:
             self._log.failure("bug while writing {what}", failure, what=what)
-
-    def _note_pushed(self, effect: fx.NotePushed) -> None:
-        self._spool.pushed(effect.inbox, effect.generation, effect.start, effect.end)
-
-    def _make_room(self, effect: fx.MakeRoom) -> None:
-        self._retention.hurry(effect.inbox)
 
     def _serve_places(self, effect: fx.ServePlaces) -> None:
         peer = self._peers.get(effect.connection)
@@ -387,11 +390,8 @@ class Hub:
     def _drop(self, effect: fx.Drop) -> None:
         peer = self._peers.get(effect.connection)
         if peer is not None:
-            self._log.info(
-                "dropped {connection}: {reason}",
-                connection=effect.connection,
-                reason=effect.reason,
-            )
+            fields = {"connection": effect.connection, "reason": effect.reason}
+            self._log.info("dropped {connection}: {reason}", **fields)
             peer.abort()
 
     def _note(self, effect: fx.Note) -> None:

@@ -80,7 +80,7 @@ def assemble(
     state_id = str(uuid4())
     bus = assemble_bus(reactor, settings, spool, attendance, state_id, unused)
     hub = Hub(
-        HubCore(settings.durability, digest, identify, notice, key, limits),
+        HubCore(settings.durability, digest, identify, notice, key, limits, bus.bridge.members),
         spool,
         FileRegistry(worker, paths, os.getpid(), time.time),
         reactor,

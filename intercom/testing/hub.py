@@ -54,11 +54,13 @@ class MemoryHub:
         self.registry = MemoryRegistry()
         decoder = Decoder(channel, self.new_id, self._timestamp)
         notice = NoticeWriter(channel, self.new_id, self._timestamp)
-        self.core = HubCore(durability, envelope.digest, envelope.identify, notice, key, limits)
         self.left: list[str] = []
         self.files = MemoryBusFiles()
         attendance = Attendance(limits.connections, 0.0)
         bus = self._bus(channel, durability, clock, attendance, limits)
+        self.core = HubCore(
+            durability, envelope.digest, envelope.identify, notice, key, limits, bus.bridge.members
+        )
         self.hub = Hub(
             self.core,
             self.spool,

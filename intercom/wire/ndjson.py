@@ -20,6 +20,7 @@ from intercom.messages import (
     FEATURES,
     Ack,
     Auth,
+    Cancel,
     Envelope,
     Heartbeat,
     ListSessions,
@@ -79,6 +80,7 @@ class _Header(msgspec.Struct, gc=False):
 class _ChatPayload(msgspec.Struct, gc=False):
     strict: msgspec.Raw = msgspec.Raw(b"false")
     durability: msgspec.Raw = msgspec.Raw(b"")
+    expects_reply: msgspec.Raw = msgspec.Raw(b"false")
 
 
 class _RegisterPayload(msgspec.Struct, gc=False):
@@ -92,6 +94,11 @@ class _AckPayload(msgspec.Struct, gc=False):
     offset: Annotated[int, msgspec.Meta(ge=0, le=_MAX_POSITION)]
     generation: Annotated[int, msgspec.Meta(ge=1, le=_MAX_POSITION)]
     state: Literal["shown", "read"] | None = None
+
+
+class _CancelPayload(msgspec.Struct, gc=False):
+    message_id: str
+    to: str | None = None
 
 
 class _PlacesPayload(msgspec.Struct, gc=False):
@@ -153,7 +160,7 @@ class Decoder:
             self._check_channel(header.channel)
             if header.type != "chat":
                 return _control(header.type, header.id, header.from_session, payload)
-            strict, durability = _chat_options(payload)
+            options = _chat_options(payload)
         except ProtocolError as error:
             error.message_id = header.id
             raise
@@ -164,8 +171,7 @@ class Decoder:
             header.reply_to,
             payload,
             line,
-            strict,
-            durability,
+            *options,
         )
 
     def _decode_closely(self, line: bytes, session: str | None) -> Message:
@@ -188,7 +194,7 @@ class Decoder:
                 self._check_channel(fields["channel"])
             if fields["type"] != "chat":
                 return _control(fields["type"], fields.get("id"), speaker, payload)
-            strict, durability = _chat_options(payload or b"{}")
+            options = _chat_options(payload or b"{}")
             added = self._missing(members, session)
             text = _completed(text, members, added)
             line = text.encode()
@@ -203,8 +209,7 @@ class Decoder:
             fields.get("reply_to"),
             payload or b"{}",
             line,
-            strict,
-            durability,
+            *options,
         )
 
     def _missing(self, members: dict[str, Member], session: str | None) -> dict[str, Any]:
@@ -278,22 +283,23 @@ def _check_recipient(name: object) -> None:
         check_session(name)
 
 
-def _chat_options(payload: bytes) -> tuple[bool, str | None]:
-    """What a chat's payload asks of the hub: ``strict`` and ``durability``.
+def _chat_options(payload: bytes) -> tuple[bool, str | None, bool]:
+    """What a chat's payload asks of the hub: ``strict``, ``durability``, ``expects_reply``.
 
-    Keys may be written in escapes. Most payloads hold neither, which a search tells.
+    Keys may be written in escapes. Most payloads hold none, which a search tells.
 
     :raise ProtocolError: ``BAD_ENVELOPE``: a level that is none.
     """
     if (
         payload.find(b'"strict"') < 0
         and payload.find(b'"durability"') < 0
+        and payload.find(b'"expects_reply"') < 0
         and (_BACKSLASH not in payload or payload.find(b"\\u00") < 0)
     ):
-        return False, None
+        return False, None, False
     asked = _decode_chat(payload)
-    strict = bytes(asked.strict) == b"true"
-    return strict, _level(asked.durability) if bytes(asked.durability) else None
+    strict, asks = bytes(asked.strict) == b"true", bytes(asked.expects_reply) == b"true"
+    return strict, _level(asked.durability) if bytes(asked.durability) else None, asks
 
 
 def _level(written: msgspec.Raw) -> str:
@@ -342,6 +348,12 @@ def _auth(message_id: str | None, speaker: str | None, payload: bytes) -> Auth:
     return Auth(_payload(payload, _AuthPayload).key, message_id, speaker)
 
 
+def _cancel(message_id: str | None, speaker: str | None, payload: bytes) -> Cancel:
+    said = _payload(payload, _CancelPayload)
+    to = None if said.to is None else check_session(said.to)
+    return Cancel(said.message_id, to, message_id, speaker)
+
+
 def _places(message_id: str | None, speaker: str | None, payload: bytes) -> TakePlaces:
     return TakePlaces(_payload(payload, _PlacesPayload).plan, message_id, speaker)
 
@@ -360,6 +372,7 @@ _CONTROLS: dict[str, Callable[[str | None, str | None, bytes], Message]] = {
     "announce": _register,
     "ack": _ack,
     "auth": _auth,
+    "cancel": _cancel,
     "places": _places,
     "heartbeat": partial(_bare, Heartbeat),
     "list": partial(_bare, ListSessions),

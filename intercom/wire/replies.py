@@ -117,6 +117,9 @@ class Encoder:
     def _receipt(self, reply: Receipt) -> bytes:
         if reply.state == "refused":
             return self._refusal(reply)
+        if reply.state == "cancelled":
+            state = {"state": reply.state}
+            return _encode(self._line("receipt", reply.session, reply.message_id, state))
         payload = _Stored(
             reply.state,
             reply.level,

@@ -58,7 +58,7 @@ class PlainRouter:
 
     def __init__(self) -> None:
         self.names: dict[int, str | None] = {}
-        self.claims: dict[int, Register] = {}
+        self.asked: dict[int, Register] = {}
         self.tickets: dict[int, tuple[int, str, str]] = {}
         self.seen_ids: dict[tuple[str, str], int] = {}
         self.earlier: dict[tuple[str, str], Remembered] = {}
@@ -70,8 +70,22 @@ class PlainRouter:
         return len(self.tickets)
 
     def claim_of(self, connection: int) -> str | None:
-        claim = self.claims.get(connection)
+        claim = self.asked.get(connection)
         return claim.speaker if claim else self.names.get(connection)
+
+    def claims(self, session: str) -> bool:
+        return session in self.names.values()
+
+    def elsewhere_changed(self, now: float) -> list[fx.Effect]:
+        return []
+
+    def pushed_elsewhere(
+        self, inbox: str, generation: int, start: int, end: int, now: float
+    ) -> list[fx.Effect]:
+        return [fx.NotePushed(inbox, generation, start, end)]
+
+    def taken_back(self, back: fx.TakeBack, found: bool, now: float) -> list[fx.Effect]:
+        return []
 
     def receivers(self, now: float) -> list[Receiver]:
         return [Receiver(name) for name in self.names.values() if name and now >= 60.0]
@@ -91,7 +105,7 @@ class PlainRouter:
             if message.speaker in taken and taken[message.speaker] != connection:
                 fault = Fault(message.speaker, "SESSION_COLLISION", "taken", message.id)
                 return [fx.Answer(connection, fault), fx.Close(connection)]
-            self.claims[connection] = message
+            self.asked[connection] = message
             if "progress" in message.features:
                 self.curious.add(connection)
             return [fx.Admit(connection, None, (str(message.speaker),))]
@@ -137,7 +151,7 @@ class PlainRouter:
         return [fx.Answer(connection, Fault(None, error.code, error.text))]
 
     def admitted(self, connection: int, token: str | None, now: float) -> list[fx.Effect]:
-        claim = self.claims.pop(connection, None)
+        claim = self.asked.pop(connection, None)
         if claim is None or connection not in self.names:
             return []
         others = tuple(sorted(n for n in self.names.values() if n))

@@ -14,11 +14,13 @@ from intercom.messages import (
     Ack,
     Auth,
     Beat,
+    Cancel,
     Cursor,
     Envelope,
     Fault,
     Heartbeat,
     ListSessions,
+    MemberRow,
     Message,
     PlacesTaken,
     Progress,
@@ -98,6 +100,16 @@ MEANT: list[Message] = [
     Unknown("telepathy", "msg_00000000000b", NYOTA),
     TakePlaces({"directory": "/home/nyota/.pi/agent/intercom"}, "msg_00000000000e", NYOTA),
     TakePlaces(None, "msg_00000000000f", NYOTA),
+    Cancel("msg_a1b2c3d4e5f6", SEVEN, "msg_000000000010", NYOTA),
+    Envelope(
+        "msg_000000000011",
+        NYOTA,
+        SEVEN,
+        None,
+        b'{"text":"shall I?","expects_reply":true}',
+        SAID[-1],
+        asks=True,
+    ),
 ]
 
 #: What each line of hub.ndjson is the wording of.
@@ -138,6 +150,13 @@ REPLIES: list[Reply] = [
         NYOTA, (SessionRow(NYOTA, 12.5, ("receipts",), 1000, 77),), ("kes",), "msg_000000000008"
     ),
     Beat(NYOTA, "msg_000000000005"),
+    Receipt(NYOTA, "msg_a1b2c3d4e5f6", "cancelled"),
+    Sessions(
+        NYOTA,
+        (MemberRow("planner", 3.5, "pi-intercom", "Planner", "/w", "m", pid=7),),
+        (),
+        "msg_000000000008",
+    ),
     PlacesTaken(NYOTA, 4711, "msg_00000000000e"),
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 from intercom.core.bus.asks import ask_of
 from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.delivering import Delivering
-from intercom.core.bus.directory import SUBAGENTS, Absent, Identity, Known
+from intercom.core.bus.directory import SUBAGENTS, Absent, Identity, Known, Session
 from intercom.core.bus.effects import Effect, Leave
 from intercom.core.bus.entrance import Entrance
 from intercom.core.bus.foreign import Foreign
@@ -25,7 +25,7 @@ from intercom.core.bus.recalling import Recalling
 from intercom.core.bus.reception import Reception
 from intercom.core.bus.sharing import Sharing
 from intercom.core.bus.world import World
-from intercom.records import Appeared, Batch, Outcome, Refused, Shifted, Written
+from intercom.records import Appeared, Batch, Moved, Outcome, Refused, Shifted, Written
 from intercom.wire.pi.fields import Record
 
 
@@ -61,7 +61,7 @@ class Broker:
         posting = Posting(world, Judge(world, self._carrier, handover), delivering)
         self._foreign = Foreign(world, entrance, self._carrier)
         passing = Passing(world, delivering)
-        recalling = Recalling(world, handover)
+        recalling = self._recalling = Recalling(world, handover)
         parts = (posting, passing, Publishing(world, passing), recalling, sharing)
         self._staging = passing.staging
         handling = Handling(world, entrance, *parts)
@@ -210,12 +210,55 @@ class Broker:
         return world.out
 
     def holds(self, session_id: str) -> bool:
-        """Whether a pi session of the unnamed scope has this id now."""
+        """Whether an inbox of this name is that of a pi session that is here."""
         session = self._world.directory.get(Key(None, session_id))
-        return session is not None and not session.elsewhere
+        if session is not None and not session.elsewhere:
+            return True
+        owner = self._carrier.owner(session_id)
+        found = None if owner is None else self._world.directory.get(owner)
+        return found is not None and not found.elsewhere
+
+    def line_stored(self, inbox: str, line: bytes, now: int) -> list[Effect]:
+        """A line was stored for a session that speaks lines, which may ask or answer another."""
+        world = self._at(now)
+        self._foreign.heard(inbox, line)
+        return world.out
+
+    def moved(self, moves: Sequence[Moved], now: int) -> list[Effect]:
+        """Readers have shown, read or skipped lines of inboxes; senders among the pi sessions
+        get receipts for what they wrote to sessions that speak lines.
+        """
+        world = self._at(now)
+        for move in moves:
+            self._recalling.moved(move)
+        return world.out
+
+    def cancelled_elsewhere(
+        self, session_id: str, message_id: str, now: int
+    ) -> tuple[list[Effect], bool]:
+        """A session that speaks lines takes a message back; whether a pi session was told.
+
+        Its ask ends in any case.
+        """
+        world = self._at(now)
+        return world.out, self._recalling.cancel_line(Key(None, session_id), message_id)
+
+    def named(self, name: str) -> str | None:
+        """The inbox of the only pi session of the unnamed scope that is called so."""
+        found = [one for one in self._here if one.name and one.name == name.lower()]
+        return inbox_of(found[0].key) if len(found) == 1 else None
+
+    def claimed_by(self, claimed: Callable[[str], bool]) -> None:
+        """Who says whether an id is being claimed for a session that speaks lines."""
+        self._world.claimed = claimed
+
+    @property
+    def asks_pending(self) -> bool:
+        """Whether anybody waits for an answer."""
+        return len(self._world.asks) > 0
 
     def ask_refusal(self, asker: str, target: str, message_id: str) -> str | None:
-        """Why a session that speaks lines may not ask a pi session; a code of its dialect.
+        """Why a session that speaks lines may not ask another; a code of its dialect.
 
         To be looked at before such a line is stored. It is pending once the target's inbox was
         read that far, after the line ``appeared`` there; likewise an answer ends an ask.
@@ -223,10 +266,15 @@ class Broker:
         return self._foreign.ask_refusal(asker, target, message_id)
 
     @property
-    def rows(self) -> list[Record]:
-        """The pi sessions of the unnamed scope, for those that speak lines; see ``SaveRoll``."""
-        here = self._world.directory.of(None)
-        return [self._world.row(one) for one in here if not one.elsewhere]
+    def _here(self) -> list[Session]:
+        return [one for one in self._world.directory.of(None) if not one.elsewhere]
+
+    @property
+    def members(self) -> list[tuple[str, Session]]:
+        """The pi sessions of the unnamed scope, each with its inbox, by whose name it is known
+        to those that speak lines. They may have changed whenever ``SaveRoll`` comes.
+        """
+        return [(inbox_of(one.key), one) for one in self._here]
 
     # -- what the shell has done
 

@@ -51,6 +51,10 @@ class Carrier:
         """The inboxes of which it is known whose they are."""
         return self._owners.keys()
 
+    def owner(self, inbox: str) -> Key | None:
+        """Whose inbox it is, if that is known."""
+        return self._owners.get(inbox)
+
     def own(self, key: Key) -> None:
         """Know whose inbox is whose before anything is read of it."""
         self._owners[inbox_of(key)] = key

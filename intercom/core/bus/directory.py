@@ -59,6 +59,11 @@ class Session(msgspec.Struct):
     topic_frames: bool = False
 
     @property
+    def endpoint(self) -> str:
+        """What a sender names that wants this connection of the session, and no later one."""
+        return str(self.info.get("endpointEpoch") or f"{self.since}-{abs(self.number)}")
+
+    @property
     def name(self) -> str:
         """By which it is addressed, in lower case; empty without one."""
         return str(self.info.get("name") or "").lower()

@@ -42,6 +42,15 @@ class Watch(msgspec.Struct, frozen=True, gc=False):
     number: int
 
 
+class Pushed(msgspec.Struct, frozen=True, gc=False):
+    """A line of an inbox was written to a connection: note it, and tell who asked to hear it."""
+
+    inbox: str
+    generation: int
+    start: int
+    end: int
+
+
 class Hold(msgspec.Struct, frozen=True, gc=False):
     """Something that a connection said is still under way: read no more from it.
 
@@ -171,6 +180,7 @@ Effect = (
     Say
     | Close
     | Watch
+    | Pushed
     | Hold
     | Release
     | Keep

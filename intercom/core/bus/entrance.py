@@ -48,6 +48,9 @@ class Entrance:
         else:
             key = Key(scope_hash(request.scope), request.wished_id)
             previous = world.directory.get(key)
+        wished = request.wished_id
+        if previous is None and wished and not request.scope and world.claimed(wished):
+            return "Session id is in use by another kind of client"
         if previous is None:
             full = world.directory.count(INTERCOM) >= world.limits.sessions
             return "Too many registered intercom sessions" if full else None
@@ -84,7 +87,9 @@ class Entrance:
     def _subagents(self, number: int, request: Register) -> Session | Refusal:
         """Its own id if that is free, and never another's."""
         world, wished = self._world, request.wished_id
-        if wished is not None and world.directory.get(Key(None, wished)) is not None:
+        if wished is not None and (
+            world.directory.get(Key(None, wished)) is not None or world.claimed(wished)
+        ):
             wished = None
         session_id = world.draw() if wished is None else wished
         info = subagents_info(request, session_id, world.now)

@@ -12,7 +12,9 @@ from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.directory import NDJSON, Session
 from intercom.core.bus.effects import SaveRoll
 from intercom.core.bus.entrance import Entrance
+from intercom.core.bus.hearing import Hearing
 from intercom.core.bus.keys import Key, inbox_of
+from intercom.core.bus.letters import read
 from intercom.core.bus.world import World
 from intercom.core.effects import Note
 from intercom.wire.pi.fields import Record
@@ -26,6 +28,7 @@ class Foreign:
         self._world = world
         self._entrance = entrance
         self._carrier = carrier
+        self._hearing = Hearing(world)
 
     def joined(self, session_id: str, said: Record) -> None:
         """One is here, or says other things of itself. Nothing happens if its id is a pi one's.
@@ -58,6 +61,13 @@ class Foreign:
 
     def _place(self, info: Record) -> str:
         return self._world.resolve(info["cwd"]) if info.get("cwd") else ""
+
+    def heard(self, inbox: str, line: bytes) -> None:
+        """A line stands in the inbox of one of them: an ask or an answer to one, perhaps."""
+        world = self._world
+        content = read(line, inbox, Key(None, inbox), world.resolve, world.now)
+        if content is not None:
+            self._hearing.heard(content)
 
     def number(self, session_id: str) -> int | None:
         """What stands for the connection of one that is here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intercom.core.bus.directory import INTERCOM, SUBAGENTS, Session
-from intercom.core.bus.effects import Commit, Skip, Watch
+from intercom.core.bus.effects import Commit, Pushed, Skip, Watch
 from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.letters import Content
 from intercom.core.bus.mailbox import Box, Letter, Place
@@ -74,6 +74,7 @@ class Handover:
         world.routes.add(Route(letter.sender, receiver.key, letter.message_id, world.now))
         world.outcomes.amend(letter.sender, letter.message_id, DELIVERED)
         world.say_data(receiver.number, frame)
+        world.do(Pushed(letter.inbox, *letter.place))
         if receiver.dialect == SUBAGENTS:
             world.touch(receiver, mail=True)
             world.do(Watch(receiver.number))

@@ -138,7 +138,7 @@ class Judge:
         target = self._world.directory.get(Key(case.sender.key.scope, target_id))
         if target is None:
             raise Undeliverable(*NOT_FOUND, digest=digest)
-        if target.info.get("endpointEpoch") != epoch:
+        if target.endpoint != epoch:
             reason = "Target endpoint changed before delivery"
             raise Undeliverable(reason, "E_TARGET_REBOUND", retryable=True, digest=digest)
 

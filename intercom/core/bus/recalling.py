@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from intercom.core.bus.directory import INTERCOM, Session
 from intercom.core.bus.handover import Handover
+from intercom.core.bus.keys import Key
 from intercom.core.bus.outcomes import FAILED
 from intercom.core.bus.turns import Work
 from intercom.core.bus.world import World
+from intercom.records import Moved
 from intercom.wire.pi import replies
+from intercom.wire.pi.forms import intercom_row
 from intercom.wire.pi.requests import CancelAsk, CancelMessage, MessageReceipt
 
 _CANCELLED = "E_DELIVERY_CANCELLED"
+#: What a pi-intercom sender is told when a line has come so far.
+_STATUS = {"shown": "injected", "read": "acknowledged"}
 
 
 class Recalling:
@@ -59,6 +64,37 @@ class Recalling:
             yield self._handover.withdraw(letter, _CANCELLED)
         yield from self._end_ask(sender, message_id)
         world.say(number, replies.delivered(message_id))
+
+    def cancel_line(self, sender: Key, message_id: str) -> bool:
+        """A session that speaks lines takes a message back; whether it was one to a pi session."""
+        world = self._world
+        ask = world.asks.get(sender.scope, message_id)
+        if ask is not None and ask.asker == sender:
+            world.remove_ask(ask)
+        route = world.routes.sent(sender, message_id, world.now)
+        receiver = None if route is None else world.directory.get(route.receiver)
+        letter = world.mailbox.sent(sender, message_id)
+        if letter is not None:
+            self._handover.withdraw(letter, _CANCELLED)
+        if receiver is not None and receiver.dialect == INTERCOM:
+            session = world.directory.get(sender)
+            row = {"id": sender.id} if session is None else session.info
+            frame = replies.cancelled(intercom_row(row, world.now), message_id, world.now)
+            world.say(receiver.number, frame)
+        return letter is not None or receiver is not None
+
+    def moved(self, move: Moved) -> None:
+        """A session that speaks lines has got what pi sessions wrote to it: they hear it."""
+        world = self._world
+        status = _STATUS.get(move.state)
+        receiver = world.directory.get(Key(None, move.inbox))
+        if status is None or receiver is None or not receiver.elsewhere:
+            return
+        for route in world.afar.reached(move):
+            sender = world.directory.get(route.sender)
+            if sender is not None and sender.dialect == INTERCOM:
+                receipt = {"messageId": route.message_id, "status": status, "timestamp": world.now}
+                world.say(sender.number, replies.message_receipt(world.row(receiver), receipt))
 
     def cancel_ask(self, sender: Session | None, said: CancelAsk) -> Work:
         """An asker waits no longer; nobody is told."""

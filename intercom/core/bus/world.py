@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from intercom.core.bus.afar import Afar
 from intercom.core.bus.asks import Ask, Asks
 from intercom.core.bus.directory import NDJSON, SUBAGENTS, Directory, Session
 from intercom.core.bus.effects import Close, Effect, RemoveAsk, Say, Wake
@@ -29,6 +30,7 @@ class World:
     :param channel: its name, for envelopes.
     :ivar now: of the input at hand, epoch ms; it never goes back.
     :ivar ask_ms: until an ask is given up. :ivar paused: connections that do not drain.
+    :ivar claimed: whether an id is being claimed for a session that speaks lines.
     :ivar storing: inboxes whose position is on its way to the disk, with the last ticket;
         ``commits`` are all such tickets.
     :ivar idle_at: when the hub may go if nobody is here; None: not before somebody leaves.
@@ -52,12 +54,14 @@ class World:
         self.asks = Asks()
         self.outcomes = Outcomes()
         self.routes = Routes()
+        self.afar = Afar()
         self.mailbox = Mailbox(limits)
         self.extensions = Extensions(draw)
         self.presence = Presence()
         self.turns = Turns()
         self.now = 0
         self.out: list[Effect] = []
+        self.claimed: Callable[[str], bool] = lambda _session_id: False
         self.paused: set[int] = set()
         self.storing: dict[str, int] = {}
         self.commits: dict[int, str] = {}
@@ -121,7 +125,7 @@ class World:
 
     def row(self, session: Session) -> Record:
         """A session as pi-intercom clients take it, whatever it speaks itself."""
-        return intercom_row(session.info, session.since)
+        return {**intercom_row(session.info, session.since), "endpointEpoch": session.endpoint}
 
     def touch(self, session: Session, mail: bool = False) -> None:
         """A subagents session was heard of; ``mail``: it sent or got a message, too."""

@@ -21,6 +21,7 @@ from intercom.core.bus import effects as fx
 from intercom.core.bus.broker import Broker
 from intercom.core.effects import Note
 from intercom.hub.attendance import Attendance
+from intercom.hub.pi.bridge import Bridge
 from intercom.hub.pi.files import BusFiles, Found
 from intercom.hub.pi.keeping import Keeping
 from intercom.hub.pi.mail import Mail
@@ -65,6 +66,7 @@ class Bus:
         reading of the clock of 0.
     :param leave: nobody has been here for a while; told each time that this is found.
     :ivar directories: where directories of clients lead, for the broker to ask.
+    :ivar bridge: leads to the sessions that speak lines.
     """
 
     _log = Logger()
@@ -91,6 +93,7 @@ class Bus:
         self._mail = Mail(spool, self._feed, broker)
         self._peers: dict[int, Peer] = {}
         self._watches = Watches(clock, self._is_taken, self._taken)
+        self.bridge = Bridge(broker, self._feed, self._perform, self._now)
         self._resolving: dict[int, list[Callable[[], None]]] = {}
         self._todo: deque[fx.Effect] = deque()
         self._performing = False
@@ -116,7 +119,8 @@ class Bus:
             fx.RemoveAsk: keeping.remove_ask,
             fx.SaveState: keeping.save_state,
             fx.LoadState: keeping.load_state,
-            fx.SaveRoll: keeping.save_roll,
+            fx.SaveRoll: lambda effect: self._roll_changed(keeping, effect),
+            fx.Pushed: self.bridge.pushed,
             fx.Wake: self._wake,
             fx.Leave: lambda _effect: self._leave(),
             Note: self._note,
@@ -278,6 +282,8 @@ class Bus:
                     # Another dialect's message to one of ours: the file says what it is.
                     records = [] if outcome.duplicate else [outcome.record]
                     news += [Appeared(outcome.inbox, outcome.generation, [r]) for r in records]
+                elif isinstance(outcome, Written) and not outcome.duplicate:
+                    self.bridge.listen_to(outcome)
             elif outcome.inbox in ours:
                 if isinstance(outcome, Shifted):
                     self._mail.shifted(outcome)
@@ -290,6 +296,10 @@ class Bus:
         ours = [ticket for ticket in tickets if ticket < 0]
         if ours:
             self._feed(self._broker.stored, ours)
+
+    def _roll_changed(self, keeping: Keeping, effect: fx.SaveRoll) -> None:
+        keeping.save_roll(effect)
+        self.bridge.changed()
 
     def _is_taken(self, number: int) -> bool | None:
         peer = self._peers.get(number)

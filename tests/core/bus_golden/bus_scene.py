@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -277,7 +278,7 @@ class Scene:
             return
         variant = self.variants.get(number)
         assert may_be_sent(frame, variant), frame
-        self.said.append((self.names[number], frame))
+        self.said.append((self.names[number], _without_our_epochs(frame)))
 
     def _keep(self, effect: fx.Keep) -> Callable[[], list[fx.Effect]]:
         entry, broker, files = effect.entry, self.broker, self.files
@@ -328,6 +329,20 @@ class Scene:
                 revision, payload = files.states.get(namespace, (0, None))
                 return lambda: broker.loaded(ticket, revision, payload, self.now)
         return lambda: broker.saved(effect.ticket, ok, self.now)
+
+
+def _without_our_epochs(value: Any) -> Any:
+    """The same without the epochs of sessions whose own dialect has none."""
+    if isinstance(value, list):
+        return [_without_our_epochs(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    ours = re.fullmatch(r"\d+-\d+", str(value.get("endpointEpoch")))
+    return {
+        key: _without_our_epochs(one)
+        for key, one in value.items()
+        if not (ours and key == "endpointEpoch")
+    }
 
 
 _KINDS = {

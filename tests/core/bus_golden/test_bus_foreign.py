@@ -96,7 +96,7 @@ def test_whom_one_may_ask(scene: Scene) -> None:
 def test_the_pi_sessions_are_shown_to_the_hub_core(scene: Scene) -> None:
     scene.join_plain("w")
     scene.join("s", scopeId="s")
-    assert [row["id"] for row in scene.broker.rows] == ["a", "w-session"]
+    assert [inbox for inbox, _ in scene.broker.members] == ["a", "w-session"]
 
 
 def test_an_inbox_that_changes_hands_is_left_to_the_other(scene: Scene) -> None:

@@ -255,7 +255,8 @@ class MixedMachine(RuleBasedStateMachine):
         for thread, message_id in list(self.staged.items()):
             if message_id not in {one[2] for one in self.waiting()}:
                 del self.staged[thread]
-                if thread[0] in self.here:  # else nobody would hear that it is refused
+                # If its sender is gone in the end, nobody hears that it is refused.
+                if thread[0] in self.here and "keep" not in self.scene.held:
                     self.confirmed.add(message_id)
         self.look()
         self.confirmed -= self.refused
