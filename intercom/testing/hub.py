@@ -72,12 +72,8 @@ class MemoryHub:
             attendance=attendance,
             bus=bus,
         )
-        ndjson = HubFactory(
-            self.hub,
-            decoder,
-            Encoder(channel, self.new_id, self._timestamp, {"pid": 1, "version": "test"}),
-            limits=limits,
-        )
+        encoder = Encoder(channel, self.new_id, self._timestamp, {"pid": 1, "version": "test"})
+        ndjson = HubFactory(self.hub, decoder, encoder, limits=limits)
         self._factory = DoorFactory(ndjson, bus)
         self._pi_factory = DoorFactory(ndjson, bus, for_pi=True)
         self.started: Deferred[None] = self.hub.start()

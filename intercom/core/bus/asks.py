@@ -63,11 +63,6 @@ class Asks:
         found = next((one for one in ids if envelope_id(one) == reply_to), None)
         return None if found is None else self._asks[asker.scope, found]
 
-    def retarget(self, ask: Ask, target: Key) -> None:
-        """Another session is to answer: it got the mail of the first."""
-        self.remove(ask)
-        self.add(msgspec.structs.replace(ask, target=target))
-
     def prune(self, now: int) -> list[Ask]:
         """Give up the asks whose time is over; those."""
         over = [ask for ask in self._asks.values() if now > ask.expires]

@@ -26,7 +26,7 @@ class Close(msgspec.Struct, frozen=True, gc=False):
     """End a connection; nothing more is written to it.
 
     :ivar after_flush: what was said to it leaves first, if that takes no more than a second;
-        so long its input is read on and given to the broker.
+        what it says meanwhile is read and dropped.
     """
 
     number: int

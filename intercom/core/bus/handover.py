@@ -69,7 +69,6 @@ class Handover:
             return
         if not letter.pushed:
             self._supersede(letter, content, receiver)
-        self._retarget_ask(letter, receiver)
         world.mailbox.hold(letter, receiver.number)
         world.routes.add(Route(letter.sender, receiver.key, letter.message_id, world.now))
         world.outcomes.amend(letter.sender, letter.message_id, DELIVERED)
@@ -109,13 +108,6 @@ class Handover:
             return route.receiver == receiver
         letter = world.mailbox.waits(sender, message_id)
         return letter is not None and letter.target == receiver
-
-    def _retarget_ask(self, letter: Letter, receiver: Session) -> None:
-        """Whoever gets a question answers it."""
-        asks = self._world.asks
-        ask = asks.get(letter.sender.scope, letter.message_id) if letter.asks else None
-        if ask is not None and ask.target == letter.target != receiver.key:
-            asks.retarget(ask, receiver.key)
 
     def received(self, number: int, message_id: str) -> None:
         """A receiver says that it has a message: it is settled."""
