@@ -25,7 +25,7 @@ from intercom.core.bus.recalling import Recalling
 from intercom.core.bus.reception import Reception
 from intercom.core.bus.sharing import Sharing
 from intercom.core.bus.world import World
-from intercom.records import Appeared, Batch, Moved, Outcome, Refused, Shifted, Written
+from intercom.records import Appeared, Batch, Entry, Moved, Outcome, Refused, Shifted, Written
 from intercom.wire.pi.fields import Record
 
 
@@ -119,6 +119,16 @@ class Broker:
                 self._carrier.release(inbox_of(absent.key))
             else:
                 self._carrier.own(absent.key)
+        return world.out
+
+    def restored_staged(self, staged: Iterable[tuple[str, Entry]], now: int) -> list[Effect]:
+        """Messages that an earlier hub had accepted and put into no inbox, with their marks.
+
+        They are put there; those that are there already stay as they are.
+        """
+        world = self._at(now)
+        for mark, entry in staged:
+            world.turns.start(self._carrier.put_in(mark, entry), lambda: None)
         return world.out
 
     def ask_within(self, milliseconds: int) -> None:

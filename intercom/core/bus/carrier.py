@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from intercom.core.bus.directory import Absent, Session
-from intercom.core.bus.effects import Discard, Read
+from intercom.core.bus.effects import Discard, DropStaged, Keep, Read
 from intercom.core.bus.handover import EXPIRED, Handover, letter_of
 from intercom.core.bus.hearing import Hearing
 from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.letters import Content, read
 from intercom.core.bus.mailbox import Box, Letter, Place
 from intercom.core.bus.outcomes import QUEUED, Outcome, digest_of
+from intercom.core.bus.turns import Work
 from intercom.core.bus.world import World
-from intercom.records import Batch, Position
+from intercom.records import Batch, Entry, Position, Refused, Written
 from intercom.wire.pi.messages import fingerprint
+
+#: Refusals that the same message would only meet again.
+_FOR_GOOD = frozenset({"MESSAGE_ID_REUSE", "LINE_TOO_LONG"})
 
 
 class Carrier:
@@ -89,6 +93,17 @@ class Carrier:
             self.fetch(box)
         else:
             self._handover.push(letter, content, receiver)
+
+    def put_in(self, mark: str, entry: Entry) -> Work:
+        """Append what an earlier hub had accepted; from its inbox it goes the way of all mail."""
+        world, ticket = self._world, self._world.ticket()
+        world.do(Keep(entry._replace(ticket=ticket)))
+        outcome = yield ("written", ticket)
+        if isinstance(outcome, Refused) and outcome.code not in _FOR_GOOD:
+            return  # it stays remembered
+        world.do(DropStaged(mark))
+        if isinstance(outcome, Written):
+            self.appeared(outcome.inbox)
 
     def call(self, session: Session) -> set[str]:
         """A session has registered: fetch what lies there for it; the inboxes that are read."""

@@ -102,13 +102,11 @@ class Delivering:
         :raise Undeliverable: it is in no inbox.
         """
         world = self._world
-        sender, inbox = inbox_of(case.sender.key), inbox_of(plan.target)
         if not (plan.live or plan.elsewhere):
             for old in world.mailbox.surplus(case.sender.key):
                 reason = "Mailbox capacity evicted the delivery"
                 self._handover.give_up(old, reason, "E_DELIVERY_EVICTED")
-        message_id = envelope_id(case.message["id"])
-        entry = Entry(0, inbox, line, sender, message_id, plan.digest, world.level)
+        entry = entry_of(case, plan, line, world.level)
         written, stored = yield from self._append(entry)
         if plan.plain and _was_there(written):
             yield stored
@@ -173,6 +171,13 @@ class Delivering:
         if not plan.live and not letter.pushed:
             self._world.mailbox.queue(letter)
         return letter
+
+
+def entry_of(case: Case, plan: Plan, line: bytes, level: str) -> Entry:
+    """What is appended to the inbox of a target; the ticket is to be filled in."""
+    sender, inbox = inbox_of(case.sender.key), inbox_of(plan.target)
+    message_id = envelope_id(case.message["id"])
+    return Entry(0, inbox, line, sender, message_id, plan.digest, level)
 
 
 def _was_there(written: Written | Refused) -> bool:

@@ -159,6 +159,24 @@ class SaveState(msgspec.Struct, frozen=True, gc=False):
     payload: Any
 
 
+class SaveStaged(msgspec.Struct, frozen=True, gc=False):
+    """A message was accepted that is in no inbox yet: remember it, soon, against a crash.
+
+    Nothing waits for it. A later hub gives what is still remembered to ``restored_staged``.
+
+    :ivar mark: names it to :class:`DropStaged`. :ivar entry: what is to be appended.
+    """
+
+    mark: int
+    entry: Entry
+
+
+class DropStaged(msgspec.Struct, frozen=True, gc=False):
+    """What became of such a message is clear; it is to be remembered no longer."""
+
+    mark: int | str
+
+
 class SaveRoll(msgspec.Struct, frozen=True, gc=False):
     """Who is known has changed: write :attr:`Broker.roll` down, some time soon.
 
@@ -192,6 +210,8 @@ Effect = (
     | RemoveAsk
     | LoadState
     | SaveState
+    | SaveStaged
+    | DropStaged
     | SaveRoll
     | Wake
     | Leave

@@ -4,7 +4,8 @@ Nothing of it is in an inbox until the wait ends; then it is delivered as any ot
 replacement begins the wait anew, as with pi-subagents' own broker; but when the first of them
 has waited that long already the next one ends it, so that who replaces all the time is heard,
 too. And what was accepted is never lost without a word: its sender is told if it is dropped
-since the receiver left, and when the hub goes it is put into the inbox.
+since the receiver left, and when the hub goes it is put into the inbox. After a crash the next
+hub does that: what waits is remembered in a file, for which nothing waits.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from intercom.core.bus.delivering import entry_of
 from intercom.core.bus.directory import SUBAGENTS, Session
-from intercom.core.bus.effects import Wake
+from intercom.core.bus.effects import DropStaged, SaveStaged, Wake
 from intercom.core.bus.judging import GONE, Case, Plan, Undeliverable
 from intercom.core.bus.keys import Key
 from intercom.core.bus.letters import Content
@@ -35,13 +37,17 @@ Thread = tuple[Key, Key, str]
 
 
 class Staged(NamedTuple):
-    """A message that waits: until ``due`` (epoch ms), and its thread since ``began``."""
+    """A message that waits: until ``due`` (epoch ms), and its thread since ``began``.
+
+    :ivar mark: by which it is remembered on disk.
+    """
 
     case: Case
     plan: Plan
     content: Content
     due: int
     began: int
+    mark: int
 
 
 class Stage:
@@ -54,22 +60,22 @@ class Stage:
     def __len__(self) -> int:
         return len(self._staged)
 
-    def put(self, staged: Staged) -> int:
+    def put(self, staged: Staged) -> tuple[int, Staged | None]:
         """Let a message wait, instead of an earlier one of its thread.
 
-        :return: until when. :raise Undeliverable: too many wait.
+        :return: until when, and the earlier one. :raise Undeliverable: too many wait.
         """
         thread, now = thread_of(staged), staged.began
         before = self._staged.get(thread)
         if before is not None:
             due = now if now - before.began >= DELAY_MS else staged.due
             self._staged[thread] = staged._replace(due=due, began=before.began)
-            return due
+            return due, before
         if len(self) >= MAX_STAGED or self._of[thread[0]] >= MAX_OF_A_SENDER:
             raise Undeliverable(FULL, "E_DELIVERY_FAILED", retryable=True)
         self._staged[thread] = staged
         self._of[thread[0]] += 1
-        return staged.due
+        return staged.due, None
 
     def due(self, now: int) -> list[Staged]:
         """What has waited long enough, the longest first; it is let go."""
@@ -102,8 +108,12 @@ def thread_of(staged: Staged) -> Thread:
 
 def _is_over(staged: Staged, left: Key) -> bool:
     """Whether a message came to nothing as a session left: to it, or its own question."""
-    asks = staged.case.message.get("expectsReply") is True
-    return staged.plan.target == left or (asks and staged.case.sender.key == left)
+    own = staged.case.sender.key == left
+    return staged.plan.target == left or (own and _asks(staged.case))
+
+
+def _asks(case: Case) -> bool:
+    return case.message.get("expectsReply") is True
 
 
 class Staging:
@@ -117,10 +127,16 @@ class Staging:
         self._bring = bring
         self._stage = Stage()
 
-    def put(self, case: Case, plan: Plan, content: Content) -> None:
+    def put(self, case: Case, plan: Plan, content: Content, line: bytes) -> None:
         """Let a message wait. :raise Undeliverable: too many do."""
-        now = self._world.now
-        self._world.do(Wake(self._stage.put(Staged(case, plan, content, now + DELAY_MS, now))))
+        world, now, mark = self._world, self._world.now, self._world.ticket()
+        staged = Staged(case, plan, content, now + DELAY_MS, now, mark)
+        due, before = self._stage.put(staged)
+        world.do(Wake(due))
+        if not _asks(case):  # a question is over when its sender is gone
+            world.do(SaveStaged(mark, entry_of(case, plan, line, world.level)))
+        if before is not None:
+            world.do(DropStaged(before.mark))
 
     def tick(self) -> None:
         """Time has passed: deliver what has waited long enough."""
@@ -148,10 +164,13 @@ class Staging:
             yield from self._bring(staged)
         except Undeliverable as no:
             self._fail(staged, no.reason)
+        else:
+            self._world.do(DropStaged(staged.mark))
 
     def _fail(self, staged: Staged, reason: str) -> None:
         """What was accepted goes nowhere: its sender hears it if it is here."""
         world, message_id = self._world, staged.case.message["id"]
+        world.do(DropStaged(staged.mark))
         fields = {"message": message_id, "to": staged.plan.target.id, "reason": reason}
         world.do(Note("staged_message_failed", fields))
         sender = world.directory.get(staged.case.sender.key)

@@ -119,6 +119,8 @@ class Bus:
             fx.RemoveAsk: keeping.remove_ask,
             fx.SaveState: keeping.save_state,
             fx.LoadState: keeping.load_state,
+            fx.SaveStaged: keeping.save_staged,
+            fx.DropStaged: keeping.drop_staged,
             fx.SaveRoll: lambda effect: self._roll_changed(keeping, effect),
             fx.Pushed: self.bridge.pushed,
             fx.Wake: self._wake,
@@ -152,6 +154,8 @@ class Bus:
         self._feed(self._broker.restored_roll, found.roll)
         for inbox in sorted(set(self._broker.inboxes) - known):
             await self._mail.restore(inbox)
+        if found.staged:
+            self._feed(self._broker.restored_staged, found.staged)
 
     @property
     def pending(self) -> int:

@@ -20,18 +20,22 @@ from intercom.paths import ChannelPaths
 from intercom.pi import askfiles, moving, rollfile, statefiles
 from intercom.pi.calls import Calls
 from intercom.pi.places import Places, prepare_directory
+from intercom.pi.stagedfile import StagedFile
+from intercom.records import Entry
 
 
 class Found(NamedTuple):
     """What earlier hubs left.
 
     :ivar asks: the hash of each one's scope, and what its file holds.
+    :ivar staged: what they had accepted and put into no inbox, with its marks.
     :ivar troubles: what could not be read, in words for the log.
     """
 
     asks: list[tuple[str | None, dict[str, Any]]]
     roll: list[Known]
     troubles: list[str]
+    staged: list[tuple[str, Entry]]
 
 
 class BusFiles:
@@ -56,6 +60,8 @@ class BusFiles:
         self._calls = calls or Calls()
         self._asks = paths.file("pending-asks")
         self._states = paths.file("extension-state")
+        self._staged = StagedFile(paths, self._calls)
+        self._era = f"{now()}:"  # marks of two hubs are not the same
 
     def quit(self) -> Deferred[None]:
         """Finish what was asked. A directory that is still looked at is not waited for."""
@@ -64,7 +70,14 @@ class BusFiles:
 
     def start(self) -> Deferred[Found]:
         """Read what earlier hubs left."""
-        return self._worker.do(self._load)
+        return self._worker.do(self._start)
+
+    def _start(self) -> Found:
+        found = self._load()
+        try:
+            return found._replace(staged=self._staged.load())
+        except (IntercomError, OSError) as error:
+            return found._replace(troubles=[*found.troubles, str(error)])
 
     def take(self, places: Places) -> Deferred[Found]:
         """Keep asks and states in the clients' own directory, and bring there what we have.
@@ -97,7 +110,7 @@ class BusFiles:
                 roll.append(msgspec.convert(record, Known))
             except msgspec.ValidationError as error:
                 trouble = trouble or f"a session on the roll is none: {error}"
-        return Found(asks, roll, [*troubles, *filter(None, [trouble])])
+        return Found(asks, roll, [*troubles, *filter(None, [trouble])], [])
 
     # -- asks
 
@@ -130,6 +143,17 @@ class BusFiles:
         )
         if not done.committed:
             raise SpoolError(done.cause or f"the state was not kept: {done.reason}")
+
+    # -- what waits to be put into an inbox
+
+    def save_staged(self, mark: int, entry: Entry) -> Deferred[None]:
+        """Remember a message that was accepted."""
+        return self._worker.do(self._staged.save, f"{self._era}{mark}", entry)
+
+    def drop_staged(self, mark: int | str) -> Deferred[None]:
+        """Remember it no longer."""
+        named = f"{self._era}{mark}" if isinstance(mark, int) else mark
+        return self._worker.do(self._staged.drop, named)
 
     # -- who is known
 

@@ -12,6 +12,7 @@ from intercom.core.bus.directory import Known
 from intercom.errors import SpoolError
 from intercom.hub.pi.files import Found
 from intercom.pi.places import Places
+from intercom.records import Entry
 
 
 class MemoryBusFiles:
@@ -25,12 +26,13 @@ class MemoryBusFiles:
         self.asks: dict[tuple[str | None, str], dict[str, Any]] = {}
         self.states: dict[str, tuple[int, Any]] = {}
         self.roll: list[Known] = []
+        self.staged: dict[int | str, Entry] = {}
         self.failing = ""
 
     def start(self) -> Deferred[Found]:
         """See :class:`BusFiles`, as for all that follow."""
         asks = [(scope, record) for (scope, _), record in self.asks.items()]
-        return succeed(Found(asks, list(self.roll), []))
+        return succeed(Found(asks, list(self.roll), [], []))
 
     def take(self, places: Places) -> Deferred[Found]:
         """There is nothing to bring anywhere."""
@@ -61,6 +63,16 @@ class MemoryBusFiles:
         if self.failing:
             return fail(SpoolError(self.failing))
         self.states[namespace] = (revision, payload)
+        return succeed(None)
+
+    def save_staged(self, mark: int, entry: Entry) -> Deferred[None]:
+        """Remember a message that was accepted."""
+        self.staged[mark] = entry
+        return succeed(None)
+
+    def drop_staged(self, mark: int | str) -> Deferred[None]:
+        """Remember it no longer."""
+        self.staged.pop(mark, None)
         return succeed(None)
 
     def save_roll(self, roll: Sequence[Known]) -> Deferred[None]:

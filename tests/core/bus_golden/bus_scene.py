@@ -13,7 +13,7 @@ from intercom.core.bus import effects as fx
 from intercom.core.bus.broker import Broker
 from intercom.core.bus.directory import Known
 from intercom.core.bus.limits import Limits
-from intercom.records import Appeared, Batch, Position, Record, Refused, Written
+from intercom.records import Appeared, Batch, Entry, Position, Record, Refused, Written
 from intercom.wire.envelope import format_timestamp, make
 from intercom.wire.pi.fields import Variant
 from intercom.wire.pi.replies import may_be_sent
@@ -36,6 +36,7 @@ class Files:
         self.asks: dict[tuple[str | None, str], dict[str, Any]] = {}
         self.states: dict[str, tuple[int, Any]] = {}
         self.roll: list[Known] = []
+        self.staged: dict[str, Entry] = {}
 
     def append(self, inbox: str, line: bytes) -> Record:
         lines = self.inboxes.setdefault(inbox, [])
@@ -64,7 +65,7 @@ class Scene:
         self.files = files or Files()
         self.limits = limits
         self.now = 1_000_000
-        self.drawn = 0
+        self.drawn = self.life = 0
         self.numbers: dict[str, int] = {}
         self.names: dict[int, str] = {}
         self.variants: dict[int, Variant] = {}
@@ -80,6 +81,7 @@ class Scene:
 
     def open(self) -> None:
         """Begin, or begin again with the same files."""
+        self.life += 1
         self.broker = Broker(
             draw=self.draw,
             resolve=posixpath.normpath,
@@ -93,6 +95,7 @@ class Scene:
         for inbox in list(self.broker.inboxes):
             batch = self.files.read(inbox, None, lines=10_000)
             self.run(self.broker.found(inbox, batch, self.now))
+        self.run(self.broker.restored_staged(list(self.files.staged.items()), self.now))
         self.run(self.broker.opened(self.now))
 
     def restart(self) -> None:
@@ -214,6 +217,12 @@ class Scene:
             effect = todo.popleft()
             if isinstance(effect, fx.SaveRoll):
                 self.files.roll = self.broker.roll
+            elif isinstance(effect, fx.SaveStaged):
+                self.files.staged[f"{self.life}:{effect.mark}"] = effect.entry
+            elif isinstance(effect, fx.DropStaged):
+                mark = effect.mark
+                named = mark if isinstance(mark, str) else f"{self.life}:{mark}"
+                self.files.staged.pop(named, None)
             answer = self._perform(effect)
             kind = _KINDS.get(type(effect), "")
             if answer is None:

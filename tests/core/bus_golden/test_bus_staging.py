@@ -130,3 +130,34 @@ def test_pi_intercom_receivers_that_are_idle_are_waited_for_too() -> None:
     scene.said.clear()
     scene.tick(staging.DELAY_MS)
     assert got(scene, "a") == ["m"]
+
+
+def test_what_waits_survives_a_crash_of_the_hub() -> None:
+    scene = plain_scene("w", "v")
+    send(scene, "w", "v", "m1", "t")
+    send(scene, "w", "v", "m2", "t")
+    assert [entry.message_id for entry in scene.files.staged.values()] == ["m2"]
+    scene.restart()
+    assert not scene.files.staged
+    scene.connect("v")
+    plain = {"cwd": "/w", "model": "m"}
+    scene.say("v", {"type": "register", "requestedId": "v-session", "session": plain})
+    assert got(scene, "v") == ["m2"]
+
+
+def test_what_had_reached_its_inbox_before_the_crash_is_there_once() -> None:
+    scene = plain_scene("w", "v")
+    send(scene, "w", "v", "m1", "t")
+    before = dict(scene.files.staged)
+    scene.tick(staging.DELAY_MS)
+    assert got(scene, "v") == ["m1"]
+    scene.files.staged = before  # it was written, and the hub died before it could say so
+    scene.restart()
+    assert len(scene.files.inboxes["v-session"]) == 1
+    assert not scene.files.staged
+
+
+def test_a_question_that_waits_is_over_with_its_sender() -> None:
+    scene = plain_scene("w", "v")
+    send(scene, "w", "v", "m1", "t", expectsReply=True)
+    assert not scene.files.staged
