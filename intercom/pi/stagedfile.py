@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable
 from typing import Any
 
 from intercom.paths import ChannelPaths
@@ -35,7 +34,9 @@ class StagedFile:
         found: dict[str, Entry] = {}
         data = _whole(self._calls, self._path)
         for line in data.split(b"\n"):
-            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            with contextlib.suppress(
+                ValueError, LookupError, TypeError, AttributeError, RecursionError
+            ):
                 fields = json.loads(line)
                 if fields.get("dropped"):
                     found.pop(fields["mark"], None)
@@ -56,7 +57,7 @@ class StagedFile:
             "line": entry.line.decode(),
         }
         self._waiting.add(mark)
-        self._append([fields])
+        self._append(fields)
 
     def drop(self, mark: str) -> None:
         """Remember it no longer; nothing happens if it is not remembered."""
@@ -64,12 +65,13 @@ class StagedFile:
             return
         self._waiting.discard(mark)
         if self._waiting:
-            self._append([{"mark": mark, "dropped": True}])
+            self._append({"mark": mark, "dropped": True})
         else:
             self._empty()
 
-    def _append(self, some: Iterable[dict[str, Any]]) -> None:
-        data = b"".join(json.dumps(fields).encode() + b"\n" for fields in some)
+    def _append(self, fields: dict[str, Any]) -> None:
+        # The line feed before it is for what a crash may have left there, half a line
+        data = b"\n" + json.dumps(fields).encode() + b"\n"
         fd = self._calls.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             write_all(self._calls, fd, data)

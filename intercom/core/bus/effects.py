@@ -160,11 +160,12 @@ class SaveState(msgspec.Struct, frozen=True, gc=False):
 
 
 class SaveStaged(msgspec.Struct, frozen=True, gc=False):
-    """A message was accepted that is in no inbox yet: remember it, soon, against a crash.
+    """A message is accepted that is in no inbox yet: remember it; answered by ``saved``.
 
-    Nothing waits for it. A later hub gives what is still remembered to ``restored_staged``.
+    A later hub gives what is still remembered to ``restored_staged``.
 
-    :ivar mark: names it to :class:`DropStaged`. :ivar entry: what is to be appended.
+    :ivar mark: the ticket; it names the message to :class:`DropStaged`, too.
+    :ivar entry: what is to be appended.
     """
 
     mark: int

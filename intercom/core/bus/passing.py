@@ -67,7 +67,7 @@ class Passing:
         try:
             content, line = self._delivering.written(case, plan)
             if is_staged(message, target.info):
-                self.staging.put(case, plan, content, line)
+                yield from self.staging.put(case, plan, content, line)
                 return Fate("queued", _STAGED)
             yield from self._delivering.deliver(case, plan, content, line)
         except Undeliverable as no:

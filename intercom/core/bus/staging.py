@@ -5,7 +5,7 @@ replacement begins the wait anew, as with pi-subagents' own broker; but when the
 has waited that long already the next one ends it, so that who replaces all the time is heard,
 too. And what was accepted is never lost without a word: its sender is told if it is dropped
 since the receiver left, and when the hub goes it is put into the inbox. After a crash the next
-hub does that: what waits is remembered in a file, for which nothing waits.
+hub does that: what waits is remembered in a file before its sender hears that it waits.
 """
 
 from __future__ import annotations
@@ -126,17 +126,27 @@ class Staging:
         self._world = world
         self._bring = bring
         self._stage = Stage()
+        self._untold: dict[int, str] = {}  # why they failed before it was said that they wait
 
-    def put(self, case: Case, plan: Plan, content: Content, line: bytes) -> None:
-        """Let a message wait. :raise Undeliverable: too many do."""
+    def put(self, case: Case, plan: Plan, content: Content, line: bytes) -> Work:
+        """Let a message wait.
+
+        :raise Undeliverable: too many do, or it has failed already.
+        """
         world, now, mark = self._world, self._world.now, self._world.ticket()
         staged = Staged(case, plan, content, now + DELAY_MS, now, mark)
         due, before = self._stage.put(staged)
         world.do(Wake(due))
-        if not _asks(case):  # a question is over when its sender is gone
+        keeps = not _asks(case)  # a question is over when its sender is gone
+        if keeps:
             world.do(SaveStaged(mark, entry_of(case, plan, line, world.level)))
         if before is not None:
             world.do(DropStaged(before.mark))
+        if keeps:
+            self._untold[mark] = ""
+            yield ("saved", mark)  # where it is not, the message waits all the same
+            if reason := self._untold.pop(mark):
+                raise Undeliverable(reason, "E_DELIVERY_FAILED")
 
     def tick(self) -> None:
         """Time has passed: deliver what has waited long enough."""
@@ -173,6 +183,9 @@ class Staging:
         world.do(DropStaged(staged.mark))
         fields = {"message": message_id, "to": staged.plan.target.id, "reason": reason}
         world.do(Note("staged_message_failed", fields))
+        if staged.mark in self._untold:
+            self._untold[staged.mark] = reason
+            return
         sender = world.directory.get(staged.case.sender.key)
         if sender is not None and sender.dialect == SUBAGENTS:
             world.say(sender.number, delivery_failed(message_id, reason))

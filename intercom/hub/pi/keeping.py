@@ -53,14 +53,15 @@ class Keeping:
 
     def save_staged(self, effect: fx.SaveStaged) -> None:
         """See :class:`fx.SaveStaged`; where it fails, only a crash loses the message."""
-        self._files.save_staged(effect.mark, effect.entry).addErrback(self._not_remembered)
+        self._save(effect.mark, self._files.save_staged(effect.mark, effect.entry))
 
     def drop_staged(self, effect: fx.DropStaged) -> None:
         """See :class:`fx.DropStaged`; if it fails, a later hub finds the message in its inbox."""
-        self._files.drop_staged(effect.mark).addErrback(self._not_remembered)
-
-    def _not_remembered(self, failure: Failure) -> None:
-        self._log.error("what waits is not remembered: {why}", why=failure.getErrorMessage())
+        self._files.drop_staged(effect.mark).addErrback(
+            lambda failure: self._log.error(
+                "what waited is not forgotten: {why}", why=failure.getErrorMessage()
+            )
+        )
 
     def _save(self, ticket: int, saving: Deferred[None]) -> None:
         """Tell the broker what became of a file."""

@@ -217,13 +217,10 @@ class Scene:
             effect = todo.popleft()
             if isinstance(effect, fx.SaveRoll):
                 self.files.roll = self.broker.roll
-            elif isinstance(effect, fx.SaveStaged):
-                self.files.staged[f"{self.life}:{effect.mark}"] = effect.entry
-            elif isinstance(effect, fx.DropStaged):
-                mark = effect.mark
-                named = mark if isinstance(mark, str) else f"{self.life}:{mark}"
-                self.files.staged.pop(named, None)
-            answer = self._perform(effect)
+            if isinstance(effect, fx.SaveStaged | fx.DropStaged):
+                answer = self._remember(effect)
+            else:
+                answer = self._perform(effect)
             kind = _KINDS.get(type(effect), "")
             if answer is None:
                 continue
@@ -317,6 +314,19 @@ class Scene:
         batch = self.files.read(inbox, start)
         return lambda: broker.found(inbox, batch, self.now)
 
+    def _remember(
+        self, effect: fx.SaveStaged | fx.DropStaged
+    ) -> Callable[[], list[fx.Effect]] | None:
+        mark = effect.mark
+        named = mark if isinstance(mark, str) else f"{self.life}:{mark}"
+        if isinstance(effect, fx.DropStaged):
+            self.files.staged.pop(named, None)
+            return None
+        ok = "staged" not in self.failing
+        if ok:
+            self.files.staged[named] = effect.entry
+        return lambda: self.broker.saved(effect.mark, ok, self.now)
+
     def _file(self, effect: Any) -> Callable[[], list[fx.Effect]]:
         files, broker = self.files, self.broker
         ok = True
@@ -356,6 +366,7 @@ def _without_our_epochs(value: Any) -> Any:
 
 _KINDS = {
     fx.Keep: "keep",
+    fx.SaveStaged: "staged",
     fx.Read: "read",
     fx.SaveAsk: "ask",
     fx.RemoveAsk: "unask",

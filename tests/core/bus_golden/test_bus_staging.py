@@ -18,13 +18,29 @@ def send(
     scene: Scene, sender: str, to: str, message_id: str, thread: str, text: str = "t", **fields: Any
 ) -> dict[str, Any]:
     """Stage a message, and what the sender is told at once."""
+    stage(scene, sender, to, message_id, thread, text, **fields)
+    answer = [what for who, what in scene.said if who == sender][-1]
+    assert isinstance(answer, dict)
+    return answer
+
+
+def stage(
+    scene: Scene, sender: str, to: str, message_id: str, thread: str, text: str = "t", **fields: Any
+) -> None:
+    """Send a message in replace mode."""
     scene.said.clear()
     message = {"id": message_id, "timestamp": 5, "content": {"text": text}, **REPLACE}
     message |= {"threadId": thread, **fields}
     scene.say(sender, {"type": "send", "to": f"{to}-session", "message": message})
-    answer = [what for who, what in scene.said if who == sender][-1]
-    assert isinstance(answer, dict)
-    return answer
+
+
+def heard(scene: Scene, sender: str) -> list[str]:
+    """What a sender was told of deliveries."""
+    return [
+        what["type"]
+        for who, what in scene.said
+        if who == sender and isinstance(what, dict) and what["type"].startswith("deliver")
+    ]
 
 
 def got(scene: Scene, name: str) -> list[str]:
@@ -160,4 +176,40 @@ def test_what_had_reached_its_inbox_before_the_crash_is_there_once() -> None:
 def test_a_question_that_waits_is_over_with_its_sender() -> None:
     scene = plain_scene("w", "v")
     send(scene, "w", "v", "m1", "t", expectsReply=True)
+    assert not scene.files.staged
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_that_a_message_waits_is_said_when_it_is_remembered(fails: bool) -> None:
+    """Where it cannot be, the message waits all the same, and only a crash would lose it."""
+    scene = plain_scene("w", "v")
+    if fails:
+        scene.failing.add("staged")
+    scene.held.add("staged")
+    stage(scene, "w", "v", "m1", "t")
+    assert heard(scene, "w") == []
+    scene.let_go("staged")
+    assert heard(scene, "w") == ["delivery_queued"]
+    scene.tick(staging.DELAY_MS)
+    assert got(scene, "v") == ["m1"]
+
+
+def test_what_fails_before_it_is_remembered_is_said_to_have_failed_only() -> None:
+    scene = plain_scene("w", "v")
+    scene.held.add("staged")
+    stage(scene, "w", "v", "m1", "t")
+    scene.do("gone", "v")
+    scene.let_go("staged")
+    assert heard(scene, "w") == ["delivery_failed"]
+    assert not scene.files.staged
+
+
+def test_what_is_delivered_before_it_is_remembered_is_not_remembered_for_good() -> None:
+    scene = plain_scene("w", "v")
+    scene.held.add("staged")
+    stage(scene, "w", "v", "m1", "t")
+    scene.tick(staging.DELAY_MS)
+    scene.let_go("staged")
+    assert got(scene, "v") == ["m1"]
+    assert heard(scene, "w") == ["delivery_queued"]
     assert not scene.files.staged
