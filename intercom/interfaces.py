@@ -227,20 +227,23 @@ class ISpool(Interface):
         :raise SpoolError: the file cannot be read or stays locked.
         """
 
-    def commit(
-        inbox: str, position: Position, state: str = "read", at_once: bool = False
-    ) -> Deferred[Position]:
+    def commit(inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
         """Move the stored position forward; fires with what is stored now.
+
+        Commits of one inbox that come soon after one another may gather for a twentieth of a
+        second, unless somebody says :meth:`hurry`.
 
         :param state: ``read``, or ``skipped`` for what is passed without being shown.
             ``shown`` moves nothing, and is only remembered; fires with the stored position.
-        :param at_once: else commits of one inbox may gather for a twentieth of a second.
 
         Monotonic: a position behind the stored one changes nothing. Durable against the
         death of any process, not against a power cut (then messages are seen again).
 
         :raise StalePosition: another generation, no record boundary, or past the end.
         """
+
+    def hurry(inbox: str) -> None:
+        """Do the commits of an inbox that have gathered: somebody waits for them."""
 
     def pushed(inbox: str, generation: int, start: int, end: int) -> None:
         """Remember, soon, that lines were written to a live connection."""

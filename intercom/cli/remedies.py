@@ -38,6 +38,7 @@ REMEDIES = {
     "LINE_TOO_LONG": "put the text into a file that both can read, and send its path: "
     "intercom send --text PATH",
     "MESSAGE_ID_REUSE": "leave --id out, then a fresh one is drawn: intercom send --to NAME",
+    "MUTUAL_ASK": "answer what you were asked, then ask: intercom poll",
     "NOT_REGISTERED": "let the command talk to the hub: intercom send --help",
     "RATE_LIMITED": "wait a little, then send again; see who is here: intercom peers",
     "SESSION_COLLISION": _AS_ANOTHER,
@@ -45,6 +46,7 @@ REMEDIES = {
     "SPOOL_FAILED": _REPORT,
     "STALE_POSITION": "read again from where reading stands: intercom poll",
     "TAKEN_OVER": _AS_ANOTHER,
+    "TARGET_DISCONNECTED": "send it as a message that can wait: intercom send --to NAME",
     "TARGET_NOT_FOUND": "see who is here: intercom peers",
     "TIMEOUT": "see whether the hub answers: intercom hub status",
     "TOO_MANY_SESSIONS": "see who is connected, and end what is not needed: intercom peers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from types import TracebackType
 
@@ -91,7 +92,8 @@ def _ask(hub: HubConnection, paths: ChannelPaths, plan: Plan | None, within: flo
                 raise IntercomError(
                     "the hub of this channel is older, and knows nothing of the pi clients",
                     code="UNKNOWN_TYPE",
-                    remedy=f"replace it: {paths.command} hub restart",
+                    remedy=f"replace it: intercom --dir {shlex.quote(paths.base)} "
+                    f"--channel {paths.name} hub restart",
                 )
             raise refusal(received.payload)
         if received.type == "places":

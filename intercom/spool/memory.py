@@ -159,9 +159,7 @@ class MemorySpool:
     def _kept(self, inbox: str) -> MemoryInbox:
         return self.inboxes.get(inbox) or MemoryInbox()
 
-    def commit(
-        self, inbox: str, position: Position, state: str = "read", at_once: bool = False
-    ) -> Deferred[Position]:
+    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
         """See ``ISpool``."""
 
         def move() -> Position:
@@ -174,6 +172,9 @@ class MemorySpool:
             return kept.position
 
         return self._answer(move)
+
+    def hurry(self, inbox: str) -> None:
+        """See ``ISpool``; nothing gathers here."""
 
     def pushed(self, inbox: str, generation: int, start: int, end: int) -> None:
         """See ``ISpool``."""

@@ -95,12 +95,8 @@ class InboxRequests:
         self._running.add(answer)
         return answer.addBoth(self._answered, answer)
 
-    def commit(
-        self, inbox: str, position: Position, state: str = "read", at_once: bool = False
-    ) -> Deferred[Position]:
+    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
         """Move a stored position, at once; what comes until a moment later is done as one.
-
-        :param at_once: do not wait for that moment, only for a commit that is under way.
 
         What is read is taken out of an inbox where that is worth while.
         """
@@ -113,12 +109,12 @@ class InboxRequests:
             self._commit_waiting(inbox)
         else:
             waiting.append((Commit(position, state), done))
-            if at_once:
-                self._hurry(inbox)
         return done
 
-    def _hurry(self, inbox: str) -> None:
+    def hurry(self, inbox: str) -> None:
         """Commit what has gathered now, or when the commit that runs is done."""
+        if not self._commits.get(inbox):
+            return
         pause = self._pauses.get(inbox)
         if pause is None:
             self._urgent.add(inbox)

@@ -310,11 +310,13 @@ class ThreadedSpool:
         """See ``ISpool``."""
         return self._requests.ask(inbox, lambda file, _patient: file.expire(keep_bytes, older_than))
 
-    def commit(
-        self, inbox: str, position: Position, state: str = "read", at_once: bool = False
-    ) -> Deferred[Position]:
+    def commit(self, inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
         """See ``ISpool``."""
-        return self._requests.commit(inbox, position, state, at_once)
+        return self._requests.commit(inbox, position, state)
+
+    def hurry(self, inbox: str) -> None:
+        """See ``ISpool``."""
+        self._requests.hurry(inbox)
 
     def pushed(self, inbox: str, generation: int, start: int, end: int) -> None:
         """See ``ISpool``."""

@@ -586,9 +586,12 @@ class SpoolContract:
         self.now(self.spool.commit("bob", Position(1, size)))
         answers = [
             self.spool.commit("bob", Position(1, 2 * size), "skipped"),
-            self.spool.commit("bob", Position(1, 3 * size), at_once=True),
-            self.spool.commit("bob", Position(1, 4 * size), at_once=True),
+            self.spool.commit("bob", Position(1, 3 * size)),
         ]
+        self.spool.hurry("bob")
+        answers.append(self.spool.commit("bob", Position(1, 4 * size)))
+        self.spool.hurry("bob")
+        self.spool.hurry("nobody")
         for _ in range(4):
             self.run_all()
         stored = [self.successResultOf(answer).offset // size for answer in answers]

@@ -98,6 +98,12 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
+class Hurry(msgspec.Struct, frozen=True, gc=False):
+    """Somebody waits for the ``Commit`` of an inbox; else a few of them may be done as one."""
+
+    inbox: str
+
+
 class Skip(msgspec.Struct, frozen=True, gc=False):
     """One line of an inbox is to be shown to nobody, though the position is still before it.
 
@@ -205,6 +211,7 @@ Effect = (
     | Keep
     | Read
     | Commit
+    | Hurry
     | Skip
     | Discard
     | SaveAsk

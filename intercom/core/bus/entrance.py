@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.directory import INTERCOM, SUBAGENTS, Session
-from intercom.core.bus.effects import SaveRoll
+from intercom.core.bus.effects import Hurry, SaveRoll
 from intercom.core.bus.keys import Key, inbox_of, scope_hash
 from intercom.core.bus.sharing import Sharing
 from intercom.core.bus.turns import Work
@@ -180,8 +180,10 @@ class Entrance:
         they have said to have received is out of danger, too.
         """
         world = self._world
-        storing = world.storing.get(inbox_of(session.key))
+        inbox = inbox_of(session.key)
+        storing = world.storing.get(inbox)
         if storing is not None:
+            world.do(Hurry(inbox))
             yield ("saved", storing)
         rows = [world.row(one) for one in world.directory.of(session.key.scope)]
         try:

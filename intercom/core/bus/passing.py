@@ -60,7 +60,6 @@ class Passing:
         """Bring a message to a session that is here."""
         world = self._world
         world.prune_asks()
-        world.routes.prune(world.now)
         case = Case(sender, message, self._answered(sender, target.key, message), world.now)
         digest = digest_of(fingerprint(message, target.key.id))
         plan = plan_for(target, digest, plain=True)

@@ -26,7 +26,6 @@ class Posting:
         world, message = self._world, request.message
         key, message_id = sender.key, message["id"]
         world.prune_asks()
-        world.routes.prune(world.now)
         reply_to = message.get("replyTo")
         answers = world.asks.get(key.scope, reply_to) if reply_to else None
         case = Case(sender, message, answers, world.now)

@@ -79,8 +79,9 @@ class Routes:
 
     def prune(self, now: int) -> None:
         """Forget what is older than an hour."""
-        for routes in list(self._sent.values()):
-            for route in list(routes.values()):
-                if now - route.at <= KEEP_MS:
-                    break  # in order of time
-                self.remove(route.sender, route.message_id)
+        for sender, routes in list(self._sent.items()):
+            while routes:
+                oldest = next(iter(routes.values()))
+                if now - oldest.at <= KEEP_MS:
+                    break
+                self.remove(sender, oldest.message_id)

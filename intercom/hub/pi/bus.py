@@ -113,6 +113,7 @@ class Bus:
             fx.Keep: lambda effect: self._spool.append([effect.entry]),
             fx.Read: mail.read,
             fx.Commit: mail.commit,
+            fx.Hurry: lambda effect: self._spool.hurry(effect.inbox),
             fx.Skip: mail.skip,
             fx.Discard: mail.discard,
             fx.SaveAsk: keeping.save_ask,

@@ -108,7 +108,7 @@ class Mail:
         self._tell(self._commit(inbox, goal, "read"), effect.ticket)
 
     def _commit(self, inbox: str, position: Position, state: str) -> Deferred[Any]:
-        committing: Deferred[Any] = self._spool.commit(inbox, position, state, at_once=True)
+        committing: Deferred[Any] = self._spool.commit(inbox, position, state)
         committing.addCallback(lambda _: True)
         return committing.addErrback(self._not_done, "moved past", inbox)
 
