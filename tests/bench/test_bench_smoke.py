@@ -9,7 +9,9 @@ import json
 import pstats
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from socket import socketpair
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ BENCH = Path(__file__).resolve().parent
 sys.path.insert(0, str(BENCH))
 
 from gauge import load, main, report  # noqa: E402  the path comes first
+from gauge.dialects import Pi, PiSubagents, packed  # noqa: E402
 from gauge.processes import Mailing  # noqa: E402
 from gauge.targets import Ours, Target, running, scratch, targets_named  # noqa: E402
 from gauge.texts import SHORTEST, Arrivals, Broken, Ledger, Texts  # noqa: E402
@@ -125,7 +128,77 @@ def test_the_hub_of_another_checkout_is_named_after_it(tmp_path: Path) -> None:
     """What a change did is seen in one run: the hub before it beside the hub after it."""
     (target,) = targets_named("ours", ["disk"], tmp_path / "before")
     assert target.name == "ours-disk@before"
-    assert target.environment()["PYTHONPATH"] == str(tmp_path / "before")
+    assert target.environment(tmp_path)["PYTHONPATH"] == str(tmp_path / "before")
+    (target,) = targets_named("pi-subagents", ["disk"], tmp_path / "before")
+    assert target.name == "pi-subagents-disk@before"
+    assert target.environment(tmp_path)["PYTHONPATH"] == str(tmp_path / "before")
+
+
+# -- pi clients -------------------------------------------------------------------------------
+
+
+def test_pi_clients_are_compared_with_lines() -> None:
+    """Both clients, and NDJSON to the same hub; every message is counted, and none is slow."""
+    names = ["pi", "pi-subagents", "pi-ndjson"]
+    words = [word for name in names for word in ("--target", name)]
+    words += ["--level", "process", "--rounds", "1", "--runs", "1", "--messages", "80"]
+    with scratch("/tmp") as place:  # a socket's path must not be long
+        found = bench(place, "bulk", "ping-pong", "fan-out", "cold-start", *words)
+    for workload, messages in (("bulk", 80), ("ping-pong", 76)):
+        rows = rows_of(found, workload)
+        assert list(rows) == [f"{name}-process" for name in names]
+        for row in rows.values():
+            assert [run["messages"] for run in row["runs"]] == [messages]
+            assert row["medians"]["receipt_p99_us"] > 0
+        assert [row["notes"].get("acks") for row in rows.values()] == [True, False, True]
+        assert rows["pi-ndjson-process"]["notes"]["level"] == "process"
+    assert list(rows_of(found, "fan-out")) == ["pi-ndjson-process"]
+    assert list(rows_of(found, "cold-start"))[2:] == ["pi-process"]
+
+
+@pytest.fixture
+def pi_client() -> Iterator[Pi]:
+    """A client that has a socket, and is registered nowhere."""
+    ours, theirs = socketpair()
+    with ours, theirs:
+        yield Pi(ours, "b-to-0000", "pi")
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_a_pi_client_answers_and_counts_frames_however_they_are_cut(
+    pi_client: Pi, step: int
+) -> None:
+    """Three receipts of each message, and a message once for each ``delivered``."""
+    news: dict[str, Any] = {"type": "session_joined", "session": {"id": "another"}}
+    sent = [json.loads(pi_client.frame("b", number, "text")[4:]) for number in (5, 6)]
+    ids = [one["message"]["id"] for one in sent]
+    frames = [{"type": "message", "from": {}, "message": one["message"]} for one in sent]
+    stream = b"".join(map(packed, [news, *frames]))
+    pieces = [stream[at : at + step] for at in range(0, len(stream), step)]
+    said = b"".join(map(pi_client.replies, pieces))
+    assert [said.count(one.encode()) for one in ids] == [3, 3]
+    assert said.count(b'"type":"message_receipt"') == 6
+
+    told = [{"type": "delivered", "messageId": one} for one in ids]
+    receipt = {"type": "message_receipt", "from": {}, "receipt": {"messageId": ids[0]}}
+    stream = b"".join(map(packed, [told[0], receipt, told[1]]))
+    pieces = [stream[at : at + step] for at in range(0, len(stream), step)]
+    assert [one for piece in pieces for one in pi_client.confirmed(piece)] == [5, 6]
+
+
+def test_a_subagents_client_sends_no_receipts(pi_client: Pi) -> None:
+    """Its broker sees by itself what it has read."""
+    client = PiSubagents(pi_client.sock, "b-to-0001", "pi")
+    message = json.loads(client.frame("b", 1, "text")[4:])["message"]
+    assert client.replies(packed({"type": "message", "from": {}, "message": message})) == b""
+
+
+@pytest.mark.parametrize("kind", ["delivery_failed", "error"])
+def test_a_pi_client_that_is_refused_ends_the_run(pi_client: Pi, kind: str) -> None:
+    """Whatever the hub refuses, to a sender and to a receiver."""
+    for hear in (pi_client.confirmed, pi_client.replies):
+        with pytest.raises(Broken, match=f"the hub told b-to-0000: .*{kind}.*no"):
+            hear(packed({"type": kind, "reason": "no"}))
 
 
 # -- a server that fails a message ------------------------------------------------------------

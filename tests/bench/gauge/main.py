@@ -15,7 +15,17 @@ from typing import Any, TextIO
 from gauge import processes, report
 from gauge.dialects import DIALECTS
 from gauge.load import Job
-from gauge.targets import BENCH, LEVELS, ROOT, Ours, Target, running, scratch, targets_named
+from gauge.targets import (
+    BENCH,
+    LEVELS,
+    OURS,
+    ROOT,
+    Ours,
+    Target,
+    running,
+    scratch,
+    targets_named,
+)
 from gauge.texts import Broken
 from gauge.workloads import GROUPS, LOADS, PROCESSES, Workload
 
@@ -33,7 +43,8 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         prog="run.py",
         description="Measure hubs: every message is checked, and everything is a ratio.",
         epilog="A --target is echo, relay, ours (at each --level), ours-live (the same, its "
-        "receivers taking pushes only), or the path of the socket of a hub that runs.",
+        "receivers taking pushes only), pi, pi-subagents, pi-ndjson (our hub as pi-broker, and "
+        "these as its clients), or the path of the socket of a hub that runs.",
     )
     add = parser.add_argument
     known = [*GROUPS, *LOADS, *PROCESSES]
@@ -67,7 +78,8 @@ def chosen_targets(options: argparse.Namespace) -> list[Target]:
     names = options.target or ["echo", "relay", "ours"]
     targets = [target for name in names for target in targets_named(name, levels)]
     for tree in options.checkout:
-        targets += targets_named("ours", levels, tree.resolve())
+        for name in [name for name in names if name in OURS] or ["ours"]:
+            targets += targets_named(name, levels, tree.resolve())
     return targets
 
 
@@ -168,8 +180,8 @@ class Bench:
     def _processes(self, name: str) -> dict[str, Any]:
         measure, title, base = _ROUNDS[name]
         options = self._options
-        # Receivers play no part in these: a hub whose receivers are different is no other.
-        targets = [t for t in self._targets if not (isinstance(t, Ours) and t.live)]
+        # Clients play no part in these: a hub whose clients are different is no other.
+        targets = [target for target in self._targets if not target.twin]
         rounds: report.Rounds = {}
         for number in range(options.rounds):
             self._say(f"{name}, round {number + 1}")

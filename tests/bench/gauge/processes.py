@@ -75,7 +75,7 @@ class Mailing:
         text = self._texts.write(0, self._sent)
         took, done = _timed(
             [sys.executable, "-m", "intercom", "send", *where, *who, "--text", text],
-            env=clean_environment() | self._target.environment(),
+            env=clean_environment() | self._target.environment(self._place),
             cwd=self._place,
         )
         self._sent += 1
@@ -107,7 +107,7 @@ def send(targets: Sequence[Target], base: str, runs: int) -> dict[str, dict[str,
     with ExitStack() as stack:
         mailings: dict[str, Mailing] = {}
         for target in targets:
-            if isinstance(target, Ours):
+            if isinstance(target, Ours) and target.dialect == "Ndjson":
                 place = stack.enter_context(scratch(base))
                 stack.enter_context(running(target, place))
                 mailings[target.name] = Mailing(target, place)

@@ -6,6 +6,7 @@ A new server is one class here; one with a protocol of its own brings another in
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import struct
@@ -26,6 +27,10 @@ ROOT = BENCH.parents[1]
 LEVELS = ("memory", "process", "disk")
 #: Seconds for a server to come up, and to go.
 START, STOP = 30.0, 15.0
+#: What is spoken on the sockets of our hub for pi clients: theirs, and a hub's own.
+PI = {"pi": "Pi", "pi-subagents": "PiSubagents", "pi-ndjson": "Ndjson"}
+#: A longer path of pi-subagents' socket moves to /tmp.
+_LONGEST = 100
 
 
 class Target:
@@ -34,11 +39,13 @@ class Target:
     :ivar name: in reports and on the command line.
     :ivar dialect: name of a class of :mod:`gauge.dialects`.
     :ivar channel: where the server has several.
+    :ivar twin: the server is that of another target, and only its clients are different.
     """
 
     name: str
     dialect: str
     channel = "bench"
+    twin = False
 
     def command(self, place: Path) -> list[str]:
         """The server's command line; ``place`` is a fresh directory of its own."""
@@ -48,7 +55,7 @@ class Target:
         """The path of the Unix socket at which it then listens."""
         return str(place / "socket")
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, place: Path) -> dict[str, str]:
         """What it finds in its environment beside what we have."""
         return {"PYTHONPATH": str(BENCH) + os.pathsep + str(ROOT)}
 
@@ -75,7 +82,7 @@ class Ours(Target):
 
     def __init__(self, level: str, live: bool = False, checkout: Path | None = None) -> None:
         self.level = level
-        self.live = live
+        self.twin = live
         self.name = ("ours-live-" if live else "ours-") + level
         if checkout is not None:
             self.name += f"@{checkout.name}"
@@ -91,10 +98,53 @@ class Ours(Target):
         """See :meth:`Target.address`."""
         return str(place / self.channel / "hub.sock")
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, place: Path) -> dict[str, str]:
         """See :meth:`Target.environment`."""
         # No settings of whoever measures: a path where there are none.
         return {"PYTHONPATH": str(self.root), "XDG_CONFIG_HOME": "/nonexistent"}
+
+
+class OursForPi(Ours):
+    """Our hub as the broker of pi clients, in directories of its own, its rate limit lifted.
+
+    :param kind: which of its sockets is used, a key of :data:`PI`.
+    """
+
+    channel = "pi"
+
+    def __init__(self, kind: str, level: str, checkout: Path | None = None) -> None:
+        super().__init__(level, checkout=checkout)
+        self.name = self.name.replace("ours", kind, 1)
+        self.kind = kind
+        self.dialect = PI[kind]
+        self.twin = kind != "pi"
+
+    def command(self, place: Path) -> list[str]:
+        """See :meth:`Target.command`."""
+        return [sys.executable, "-m", "intercom", "--dir", str(place / "dir"), "pi-broker"]
+
+    def address(self, place: Path) -> str:
+        """See :meth:`Target.address`."""
+        agent = place / "agent"
+        if self.kind == "pi":
+            return str(agent / "intercom" / "broker.sock")
+        if self.kind == "pi-ndjson":
+            return super().address(place / "dir")
+        digest = hashlib.sha256(f"{os.getuid()}:{agent}".encode()).hexdigest()[:16]
+        path = str(place / f"pi-intercom-{digest}" / "broker.sock")
+        return path if len(path) <= _LONGEST else path.replace(str(place), "/tmp")
+
+    def environment(self, place: Path) -> dict[str, str]:
+        """See :meth:`Target.environment`."""
+        return super().environment(place) | {
+            "HOME": str(place),
+            "TMPDIR": str(place),
+            "PI_CODING_AGENT_DIR": str(place / "agent"),
+            "INTERCOM_DURABILITY": self.level,
+            "INTERCOM_PI_BURST": "1000000",
+            "INTERCOM_PI_RATE": "1000000",
+            "INTERCOM_PI_SESSIONS": "10000",
+        }
 
 
 class Given(Target):
@@ -107,15 +157,22 @@ class Given(Target):
         self.channel = Path(path).absolute().parent.name
 
 
+#: Our hub's names on the command line, each one target for each level.
+OURS = ("ours", "ours-live", *PI)
+
+
 def targets_named(name: str, levels: Sequence[str], checkout: Path | None = None) -> list[Target]:
     """What a name on the command line stands for; our hub is one target for each level."""
-    if name in ("ours", "ours-live"):
+    if name in PI:
+        return [OursForPi(name, level, checkout) for level in levels]
+    if name in OURS:
         return [Ours(level, name == "ours-live", checkout) for level in levels]
     if name in ("echo", "relay"):
         return [Bare(name, "Echo" if name == "echo" else "Ndjson")]
     if "/" in name:
         return [Given(name)]
-    raise ValueError(f"{name!r} is neither echo, relay, ours, ours-live nor the path of a socket")
+    known = ", ".join(("echo", "relay", *OURS))
+    raise ValueError(f"{name!r} is none of {known}, and no path of a socket")
 
 
 class Running:
@@ -163,7 +220,7 @@ def running(
             stdout=output,
             stderr=output,
             cwd=place,
-            env=clean_environment() | target.environment(),
+            env=clean_environment() | target.environment(place),
         )
     try:
         if core is not None:
@@ -176,7 +233,7 @@ def running(
 
 def clean_environment() -> dict[str, str]:
     """Ours, without anything that would tell intercom what to do."""
-    ours = ("INTERCOM_", "AGY_")
+    ours = ("INTERCOM_", "AGY_", "PI_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
