@@ -26,8 +26,8 @@ from intercom.pi.calls import (
 from intercom.pi.hashes import sha256, utf8
 from intercom.pi.places import prepare_directory
 from intercom.wire.pi.fields import Record, is_safe_integer, is_string
-from intercom.wire.pi.frames import read_json
 from intercom.wire.pi.javascript import MAX_SAFE_INTEGER, js_json
+from intercom.wire.pi.reading import read_json
 
 #: What encodeURIComponent leaves as it is, beside letters and digits.
 _UNRESERVED = "-_.!~*'()"

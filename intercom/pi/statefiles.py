@@ -27,8 +27,8 @@ from intercom.pi.calls import (
 from intercom.pi.hashes import sha256
 from intercom.pi.places import prepare_directory
 from intercom.wire.pi.fields import is_number, is_safe_integer
-from intercom.wire.pi.frames import read_json
 from intercom.wire.pi.javascript import js_json
+from intercom.wire.pi.reading import read_json
 
 #: Largest payload, in bytes as ``JSON.stringify`` prints it.
 MAX_STATE = 64 * 1024

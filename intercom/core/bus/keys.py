@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from intercom.errors import ProtocolError
 from intercom.names import check_session
-from intercom.wire.pi.javascript import js_json
+from intercom.wire.pi.printing import js_text
 
 _INBOX_PREFIX = "pi."
 _INBOX_DIGITS = 40
@@ -39,12 +39,12 @@ def inbox_of(key: Key) -> str:
             return check_session(key.id)
         except ProtocolError:
             pass
-    return _INBOX_PREFIX + _hash(js_json(list(key)))[:_INBOX_DIGITS]
+    return _INBOX_PREFIX + _hash(js_text(list(key)))[:_INBOX_DIGITS]
 
 
 def state_namespace(scope: str | None, namespace: str) -> str:
     """What an extension's state is filed under."""
-    return namespace if scope is None else js_json(["scope", scope, namespace])
+    return namespace if scope is None else js_text(["scope", scope, namespace])
 
 
 def _hash(text: str) -> str:

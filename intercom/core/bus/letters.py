@@ -18,8 +18,8 @@ from intercom.wire.envelope import format_timestamp, make, parse
 from intercom.wire.pi.crossing import Original, envelope_id, message_of, original_of, payload_of
 from intercom.wire.pi.fields import Record, is_record, is_safe_integer, is_string
 from intercom.wire.pi.forms import as_sender
-from intercom.wire.pi.frames import FrameError, read_json
-from intercom.wire.pi.javascript import js_json
+from intercom.wire.pi.printing import js_text
+from intercom.wire.pi.reading import FrameError, read_json
 
 _LAST_MS = 253402300799999  # the end of the year 9999
 
@@ -95,7 +95,7 @@ def _written(content: Content) -> str:
     """Whom it is for, as JSON in a string: ids and names may hold what a line cannot."""
     addressed = content.addressed
     said = {"id": content.target.id, "name": addressed.name, "place": addressed.place}
-    return js_json({**said, "scope": content.target.scope})
+    return js_text({**said, "scope": content.target.scope})
 
 
 def read(

@@ -13,7 +13,8 @@ from intercom.hub.connection import ANSWER_S, LINGER_S, Connection
 from intercom.hub.pi.watching import is_taken
 from intercom.hub.turn import TurnEnd
 from intercom.wire.pi.fields import Record
-from intercom.wire.pi.frames import FrameCutter, FrameError
+from intercom.wire.pi.frames import FrameCutter
+from intercom.wire.pi.reading import FrameError
 
 if TYPE_CHECKING:
     from intercom.hub.pi.bus import Bus

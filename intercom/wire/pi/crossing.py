@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from intercom.wire.envelope import format_timestamp, is_id, make
 from intercom.wire.jsontext import MAX_DEPTH
 from intercom.wire.pi.fields import Record, is_record, is_string
-from intercom.wire.pi.frames import FrameError, is_nested_over, read_json
-from intercom.wire.pi.javascript import js_json
 from intercom.wire.pi.mapping import composed, shown
 from intercom.wire.pi.messages import is_intercom_message, is_subagents_message
+from intercom.wire.pi.printing import js_text
+from intercom.wire.pi.reading import FrameError, is_nested_over, read_json
 
 #: What of a message's content is left to the payload.
 _THIN = ("text", "attachments")
@@ -86,7 +86,7 @@ def payload_of(original: Original) -> Record:
         payload = {"text": _printable(message["content"]["text"])}
     kept = {"message": _thinned(message, payload), **_circumstances(original)}
     if _has_null_text(message.get("topic")) or not _fits_line(kept, MAX_DEPTH - _OUTER_LEVELS):
-        kept = {"json": js_json({"message": message, **_circumstances(original)})}
+        kept = {"json": js_text({"message": message, **_circumstances(original)})}
     return {**payload, "pi": kept}
 
 

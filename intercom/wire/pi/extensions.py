@@ -10,7 +10,8 @@ import re
 from typing import Any, TypeGuard
 
 from intercom.wire.pi.fields import Record, is_safe_integer
-from intercom.wire.pi.javascript import js_size, js_string
+from intercom.wire.pi.javascript import js_string
+from intercom.wire.pi.printing import js_size
 from intercom.wire.pi.replies import error
 from intercom.wire.pi.requests import (
     CapabilitiesUpdate,

@@ -6,28 +6,17 @@ so the first frame that is none ends the connection; those before it count.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from math import isfinite
 from typing import Any
 
 from intercom.errors import ProtocolError
-from intercom.wire.pi.javascript import js_json
+from intercom.wire.pi.printing import js_bytes
+from intercom.wire.pi.reading import FrameError, read_json
 
 #: Bytes of JSON in a frame, both ways, without the four of the length.
 MAX_FRAME = 1 << 20
-#: How deep containers may be nested in a frame, the outermost included.
-MAX_DEPTH = 256
 
 _HEADER = 4
-#: Integers of up to so many characters are exact as doubles, too.
-_EXACT_DIGITS = 15
-
-
-class FrameError(ProtocolError):
-    """What came is no frame of this dialect: the connection is closed, without an answer."""
-
-    code = "BAD_JSON"
 
 
 class FrameTooLarge(ProtocolError):
@@ -116,67 +105,15 @@ def read_object(body: bytes) -> dict[str, Any]:
     return frame
 
 
-def read_json(text: bytes) -> Any:
-    """Read any JSON as :func:`read_object` does.
-
-    :raise FrameError: ``BAD_JSON``: no UTF-8, no JSON, or nested over :data:`MAX_DEPTH`.
-    """
-    try:
-        value = _decoder.decode(text.decode())
-    except RecursionError:
-        raise FrameError(_TOO_DEEP) from None
-    except ValueError as error:  # bad UTF-8 is one, too
-        raise FrameError(f"bad JSON: {error}") from None
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and is_nested_over(value, MAX_DEPTH):
-        raise FrameError(_TOO_DEEP)
-    return value
-
-
-def is_nested_over(value: Any, depth: int) -> bool:
-    """Whether containers in a value are nested deeper than that, the value itself included."""
-    level = [value]
-    for _ in range(depth + 1):
-        level = [item for item in level if isinstance(item, dict | list)]
-        if not level:
-            return False
-        level = [
-            inner for item in level for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-    return True
-
-
 def dump_frame(frame: dict[str, Any]) -> bytes:
     """Write a frame, length first, its JSON as ``JSON.stringify`` prints it.
 
     :raise FrameTooLarge: the JSON has over :data:`MAX_FRAME` bytes.
     """
-    body = js_json(frame).encode()
+    body = js_bytes(frame)
     if len(body) > MAX_FRAME:
         raise FrameTooLarge(
             f"Intercom message too large ({len(body)} bytes; max {MAX_FRAME})",
             details={"limit": MAX_FRAME},
         )
     return len(body).to_bytes(_HEADER) + body
-
-
-_TOO_DEEP = f"bad JSON: containers are nested over {MAX_DEPTH} deep"
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _integer(text: str) -> float | None:
-    return int(text) if len(text) <= _EXACT_DIGITS else _double(text)
-
-
-def _double(text: str) -> float | None:
-    value = float(text)
-    return value if isfinite(value) else None
-
-
-_decoder = json.JSONDecoder(
-    parse_int=_integer,
-    parse_float=_double,
-    parse_constant=_refuse_constant,
-)

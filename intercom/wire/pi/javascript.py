@@ -52,11 +52,6 @@ def js_json(value: Any) -> str:
     return text
 
 
-def js_size(value: Any) -> int:
-    """How many bytes :func:`js_json` of a value has in UTF-8."""
-    return len(js_json(value).encode())
-
-
 def js_string(value: Any) -> str:
     """A value as ``String(value)`` says it."""
     if isinstance(value, str):

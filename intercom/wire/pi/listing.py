@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from intercom.wire.pi.fields import Record, is_label
 from intercom.wire.pi.forms import as_sender, subagents_row
 from intercom.wire.pi.frames import MAX_FRAME, FrameTooLarge, dump_frame
-from intercom.wire.pi.javascript import js_size
+from intercom.wire.pi.printing import js_size
 from intercom.wire.pi.replies import sessions, sessions_part
 from intercom.wire.pi.sessions import INTERCOM_REQUIRED
 

@@ -20,7 +20,7 @@ from intercom.wire.pi.fields import (
     is_text,
     one_of,
 )
-from intercom.wire.pi.javascript import js_json
+from intercom.wire.pi.printing import js_text
 from intercom.wire.pi.replies import delivery_failed, delivery_refused
 from intercom.wire.pi.requests import MessageReceipt, Refusal, Send
 from intercom.wire.pi.topics import is_name, is_update, restored
@@ -192,7 +192,7 @@ def fingerprint(message: Record, target_id: str) -> str:
     if "attachments" in content:
         said["attachments"] = content["attachments"]
     names = ("replyTo", "expectsReply", "supersedes", "retryOf", "provenance")
-    return js_json({**said, **{name: message[name] for name in names if name in message}})
+    return js_text({**said, **{name: message[name] for name in names if name in message}})
 
 
 def is_staged(message: Record, receiver: Record) -> bool:

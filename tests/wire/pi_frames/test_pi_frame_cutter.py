@@ -12,16 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.wire.pi.frames import (
-    MAX_DEPTH,
     MAX_FRAME,
     FrameCutter,
-    FrameError,
     FrameTooLarge,
     dump_frame,
-    is_nested_over,
-    read_json,
     read_object,
 )
+from intercom.wire.pi.reading import MAX_DEPTH, FrameError, is_nested_over, read_json
 
 LIST = b'{"type":"list","requestId":"r"}'
 

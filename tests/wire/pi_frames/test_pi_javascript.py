@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.wire.pi.javascript import js_json, js_size, js_string, trimmed
+from intercom.wire.pi.javascript import js_json, js_string, trimmed
+from intercom.wire.pi.printing import js_bytes, js_size, js_text
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,8 @@ from intercom.wire.pi.javascript import js_json, js_size, js_string, trimmed
     ],
 )
 def test_numbers(value: float, text: str) -> None:
-    assert js_json(value) == text
+    assert js_json(value) == js_text(value) == text
+    assert js_json({"k": [value]}) == js_text({"k": [value]})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,8 @@ def test_numbers(value: float, text: str) -> None:
     ],
 )
 def test_strings(value: str, text: str) -> None:
-    assert js_json(value) == text
+    assert js_json(value) == js_text(value) == text
+    assert js_json({"k": [value]}) == js_text({"k": [value]})
 
 
 @pytest.mark.parametrize(
@@ -104,12 +107,22 @@ def test_strings(value: str, text: str) -> None:
     ],
 )
 def test_containers(value: Any, text: str) -> None:
-    assert js_json(value) == text
+    assert js_json(value) == js_text(value) == text
+    assert js_json({"k": [value]}) == js_text({"k": [value]})
 
 
 def test_what_is_no_json_is_a_mistake_of_the_program() -> None:
     with pytest.raises(TypeError, match="bytes"):
         js_json({"a": [b""]})
+    with pytest.raises(TypeError):
+        js_bytes({"a": [b""]})
+
+
+def test_every_character_is_printed_alike() -> None:
+    for begin in range(0, 0x110000, 0x100):
+        codes = range(begin, begin + 0x100)
+        value = {chr(code): f"{chr(code)}, " for code in codes}
+        assert js_bytes(value) == js_json(value).encode()
 
 
 def test_sizes_are_bytes_of_utf_8() -> None:
@@ -141,12 +154,14 @@ def as_doubles(value: Any) -> Any:
 @given(VALUES)
 def test_what_is_printed_reads_back_as_the_same(value: Any) -> None:
     assert as_doubles(json.loads(js_json(value))) == as_doubles(value)
+    assert js_bytes(value) == js_json(value).encode()
 
 
 @given(st.integers(0, 2**64 - 1))
 def test_every_double_is_printed_with_digits_that_read_back_and_in_one_form(bits: int) -> None:
     (value,) = struct.unpack("d", struct.pack("Q", bits))
     text = js_json(value)
+    assert js_text(value) == text
     if not math.isfinite(value):
         assert text == "null"
         return
