@@ -52,7 +52,7 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hold(msgspec.Struct, frozen=True, gc=False):
-    """Something that a connection said is still under way: read no more from it.
+    """Something that a connection said is still under way, and enough waits: read no more from it.
 
     What comes nevertheless waits in the broker; this only keeps that little.
     """
@@ -61,7 +61,7 @@ class Hold(msgspec.Struct, frozen=True, gc=False):
 
 
 class Release(msgspec.Struct, frozen=True, gc=False):
-    """Read on from a connection that was held."""
+    """Read on from a connection that was held: nothing that it said waits."""
 
     number: int
 

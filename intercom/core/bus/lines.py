@@ -22,6 +22,9 @@ from intercom.wire.pi.replies import error
 End = Literal["gone", "garbled"]
 #: Time for what lies in the kernel, before a connection that seems silent is ended.
 _LOOK_AGAIN_MS = 20
+#: Frames that wait while something is under way, until no more is read: to stop and start for
+#: each one would cost more than they do.
+_ENOUGH = 8
 
 
 class Connection:
@@ -29,9 +32,10 @@ class Connection:
 
     :ivar trusted: it is local. :ivar registered: it has, or had, a session.
     :ivar queue: what it said and was not handled yet. :ivar busy: something is under way.
+    :ivar held: no more is read from it.
     """
 
-    __slots__ = ("bucket", "busy", "number", "queue", "registered", "trusted", "variant")
+    __slots__ = ("bucket", "busy", "held", "number", "queue", "registered", "trusted", "variant")
 
     def __init__(self, number: int, trusted: bool, bucket: Bucket) -> None:
         self.number = number
@@ -39,6 +43,7 @@ class Connection:
         self.bucket = bucket
         self.queue: deque[Record | End] = deque()
         self.busy = False
+        self.held = False
         self.registered = False
         self.variant: Variant | None = None
 
@@ -92,6 +97,9 @@ class Lines:
             return
         connection.queue.append(what)
         self._advance(connection)
+        if connection.busy and len(connection.queue) >= _ENOUGH:
+            connection.held = True
+            world.do(Hold(number))
 
     def _advance(self, connection: Connection) -> None:
         """Handle what a connection said, as far as it goes now."""
@@ -105,6 +113,9 @@ class Lines:
                     world.do(Wake(connection.bucket.next_at(world.now)))
                 return
             queue.popleft()
+            if connection.held and not queue:
+                connection.held = False
+                world.do(Release(number))
             if isinstance(what, str):
                 self.end(number)
                 return
@@ -113,18 +124,14 @@ class Lines:
                 self._start(connection, work)
 
     def _start(self, connection: Connection, work: Work) -> None:
-        connection.busy = True
-        number = connection.number
+        number, connection.busy = connection.number, True
         if self._world.turns.start(work, lambda: self._go_on(number)):
             connection.busy = False
-        else:
-            self._world.do(Hold(number))
 
     def _go_on(self, number: int) -> None:
         connection = self._connections.get(number)
         if connection is not None:
             connection.busy = False
-            self._world.do(Release(number))
             self._advance(connection)
 
     def wait(self, number: int) -> None:
