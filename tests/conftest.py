@@ -29,6 +29,10 @@ from intercom.paths import ChannelPaths
 # Whoever runs the tests may have settings of his own: they are not what is tested.
 os.environ["XDG_CONFIG_HOME"] = os.devnull
 
+# What is started in the background by a shell is deaf to Ctrl-C, and so would be all it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # A machine that is busy elsewhere makes no test fail, and in CI a red run can be repeated.
 settings.register_profile("default", deadline=None)
 settings.register_profile(

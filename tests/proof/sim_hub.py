@@ -95,8 +95,8 @@ class SimHub(MemoryHub):
             return made
 
         with (
-            patch("intercom.testing.MemorySpool", spool),
-            patch("intercom.testing.Clock", StepClock),
+            patch("intercom.testing.hub.MemorySpool", spool),
+            patch("intercom.testing.hub.Clock", StepClock),
         ):
             super().__init__("test", durability)
         self._counter = itertools.count(number * 1_000_000)
