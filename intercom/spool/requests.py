@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from intercom.errors import InboxLocked, SpoolError
 from intercom.interfaces import IWorker
-from intercom.records import Moved, Position
+from intercom.records import Batch, Moved, Position
 from intercom.spool.files import SETTLE_PAUSE, SETTLE_TRIES
 from intercom.spool.held import FIRST_PAUSE, LONGEST_PAUSE
 from intercom.spool.hubinbox import HubInbox
@@ -110,6 +110,20 @@ class InboxRequests:
         else:
             waiting.append((Commit(position, state), done))
         return done
+
+    def read(self, inbox: str, start: Position | None, limit: int) -> Deferred[Batch]:
+        """Read lines; from the stored position when all commits that came before are done."""
+        waiting = None if start is not None or self._closing else self._commits.get(inbox)
+        if not waiting:
+            return self.ask(inbox, lambda file, patient: file.read(start, limit, patient))
+        stored: Deferred[Batch] = Deferred()
+        waiting[-1][1].addBoth(self._read_behind, stored, inbox, limit)
+        self.hurry(inbox)
+        return stored
+
+    def _read_behind(self, result: _T, stored: Deferred[Batch], inbox: str, limit: int) -> _T:
+        self.read(inbox, None, limit).chainDeferred(stored)
+        return result
 
     def hurry(self, inbox: str) -> None:
         """Commit what has gathered now, or when the commit that runs is done."""

@@ -267,7 +267,7 @@ class ThreadedSpool:
 
     def read(self, inbox: str, start: Position | None, limit: int) -> Deferred[Batch]:
         """See ``ISpool``."""
-        return self._requests.ask(inbox, lambda file, patient: file.read(start, limit, patient))
+        return self._requests.read(inbox, start, limit)
 
     def _open_inbox(self, session: str) -> HubInbox:
         trail = self._trails.of(session)

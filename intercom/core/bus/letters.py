@@ -131,7 +131,6 @@ def _signed(
 ) -> Content:
     """A line with its sender, who is believed as far as the envelope bears it out."""
     speaker = fields.get("from_session") or ANONYMOUS
-    message = message_of(fields, received)
     original = original_of(fields)
     if original is not None:
         info = original.sender
@@ -140,7 +139,11 @@ def _signed(
             name = str(info.get("name") or "").lower()
             author = Identity(name, resolve(info["cwd"]))
             scope = original.scope
+            message = original.message
             return Content(message, info, sender, scope, author, target, addressed, received)
+        said = {name: value for name, value in fields["payload"].items() if name != "pi"}
+        fields = {**fields, "payload": said}  # these are another's words
+    message = message_of(fields, received)
     sender, info = Key(None, speaker), {"id": speaker}
     who = Identity()
     return Content(message, info, sender, None, who, target, addressed, received, foreign=True)

@@ -175,6 +175,7 @@ class Bus:
 
     def closing(self) -> None:
         """The hub is going: everybody is closed, when what was said to them has left."""
+        self._watches.look_at_all()
         self._feed(self._broker.closing)
 
     def stop(self) -> Deferred[None]:

@@ -78,6 +78,11 @@ class Watches:
         if number in self._watched:
             self._settle(number, self._look(number))
 
+    def look_at_all(self) -> None:
+        """Ask about all that are watched, now."""
+        for number in sorted(self._watched):
+            self.look(number)
+
     def _settle(self, number: int, found: bool | None) -> None:
         if found is not False:
             self._watched.discard(number)
@@ -91,6 +96,5 @@ class Watches:
     def _look_at_all(self) -> None:
         self._call = None
         self._pause = min(self._pause * 2, LONGEST_S)
-        for number in sorted(self._watched):
-            self.look(number)
+        self.look_at_all()
         self._again()

@@ -135,26 +135,33 @@ def _printable(text: str) -> str:
 def original_of(fields: Record) -> Original | None:
     """The pi message that an envelope was made of; None if it was made of none.
 
-    Anybody can write a ``payload.pi``. It counts only if it is whole and has the envelope's
-    id; whether ``sender`` is the one who sent the envelope is for the caller to compare.
+    Anybody can write a ``payload.pi``. It counts only if it is whole, and has the id, the text
+    and the ``reply_to`` of the envelope, which all others read; whether ``sender`` is the one
+    who sent the envelope is for the caller to compare.
 
     :param fields: of a checked envelope.
     """
     payload = fields.get("payload") or {}
     kept = payload.get("pi")
     nonce = kept.get("nonce") if is_record(kept) else None
-    text = kept.get("json") if is_record(kept) else None
-    if is_string(text):
-        kept = _json(text)
+    whole = kept.get("json") if is_record(kept) else None
+    if is_string(whole):
+        kept = _json(whole)
     if not is_record(kept):
         return None
     message, sender, scope = kept.get("message"), kept.get("from"), kept.get("scope")
     if not (is_record(message) and is_record(sender)):
         return None
-    message = message if is_string(text) else _thickened(message, payload)
+    message = message if is_string(whole) else _thickened(message, payload)
     if not (is_intercom_message(message) or is_subagents_message(message)):
         return None
     if envelope_id(message["id"], nonce if is_string(nonce) else "") != fields.get("id"):
+        return None
+    reply_to = message.get("replyTo")
+    if (None if reply_to is None else envelope_id(reply_to)) != fields.get("reply_to"):
+        return None
+    text = payload.get("text")
+    if _printable(message["content"]["text"]) != (text if is_string(text) else ""):
         return None
     if not all(is_string(sender.get(name)) for name in ("id", "cwd", "model")):
         return None
