@@ -50,6 +50,7 @@ class BrokerProcess:
             "PI_CODING_AGENT_DIR": str(self.agent),
             "TMPDIR": str(self.temporary),
             "NODE_NO_WARNINGS": "1",
+            "PYTHONFAULTHANDLER": "1",
             **environ,
         }
         self.process: subprocess.Popen[bytes] | None = None
@@ -230,9 +231,9 @@ class BrokerProcess:
         try:
             status = self.ended()
         except subprocess.TimeoutExpired:
-            process.kill()
+            process.send_signal(signal.SIGABRT)  # it says where it is, see PYTHONFAULTHANDLER
             self.ended()
-            raise
+            raise AssertionError(f"it does not end\n{self.words()}\n{self.log()[-5:]}") from None
         assert status == 0, f"it ended with {status}\n{self.words()}"
         assert "Traceback" not in self.words(), self.words()
 

@@ -130,6 +130,14 @@ class Carrier:
         gathered.append((letter, content))
         return True
 
+    def is_coming(self, letter: Letter) -> bool:
+        """Whether a letter will be written to its receiver as soon as a read is done."""
+        if letter.settled or letter.pushed:
+            return False
+        box = self._world.mailbox.box(letter.inbox)
+        takes = self._handover.can_take(self._handover.receiver(letter))
+        return takes and (box.reading or letter.gathered)
+
     def bring_gathered(self, key: Key) -> None:
         """All that lay for a session that registered is read: it gets it in order of time."""
         found = self._gathered.pop(key, [])
@@ -139,6 +147,8 @@ class Carrier:
             waits = not letter.settled and letter.holder is None
             if waits and receiver is not None and self._handover.can_take(receiver):
                 self._handover.push(letter, content, receiver)
+        for inbox in sorted({letter.inbox for letter, _ in found}):
+            self._rest(self._world.mailbox.box(inbox))
 
     def appeared(self, inbox: str) -> None:
         """Others appended lines to an inbox."""

@@ -76,6 +76,11 @@ class Delivering:
             yield world.remove_ask_file(case.answers)
         return letter
 
+    def brought(self, letter: Letter) -> Work:
+        """Wait for a letter that is on its way to its receiver, behind others of the inbox."""
+        while self._carrier.is_coming(letter):
+            yield ("mail", letter.inbox)
+
     def _ask(self, case: Case, plan: Plan) -> Step[Ask | None]:
         """A question is pending before it is sent, on disk, too."""
         world, message = self._world, case.message

@@ -58,13 +58,16 @@ class Posting:
         world.outcomes.record(key, message_id, outcome)
         try:
             letter = yield from self._delivering.deliver(case, plan, content, line)
+            if letter is not None:
+                yield from self._delivering.brought(letter)
         except Undeliverable as no:
             outcome.state, outcome.reason, outcome.code = FAILED, no.reason, no.code
             outcome.retryable = no.retryable
             world.outcomes.forget(key, message_id)
             world.turns.answer(("outcome", key, message_id))
             raise
-        arrived = plan.live if letter is None else letter.pushed
-        outcome.state = DELIVERED if arrived else QUEUED
+        if outcome.state == UNDER_WAY:
+            arrived = plan.live if letter is None else letter.pushed
+            outcome.state = DELIVERED if arrived else QUEUED
         world.turns.answer(("outcome", key, message_id))
         self._tell(number, message_id, outcome)
