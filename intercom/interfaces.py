@@ -75,10 +75,8 @@ class IRouter(Interface):
     def written(outcomes: Sequence[Outcome], now: float) -> list[Effect]:
         """The spool's writer reports, per inbox in file order.
 
-        What goes to a live connection is also said as one
-        :class:`~intercom.core.effects.NotePushed` for each stretch of an inbox. An entry that
-        was called stored early, at level ``memory``, and is refused now, brings its sender a
-        notice: nothing that was promised is lost without a word.
+        What goes to a live connection is also said as ``NotePushed``. An entry called stored
+        early, at level ``memory``, and refused now brings its sender a notice.
         """
 
     def stored(tickets: Sequence[int], level: str, now: float) -> list[Effect]:
@@ -107,9 +105,8 @@ class IRouter(Interface):
     def remembered(messages: Iterable[Remembered], now: float) -> list[Effect]:
         """What earlier hubs of the channel stored lately, oldest first; told once, at first.
 
-        A retry of one of these is an entry for each of *its* inboxes, whoever is here now, and
-        is answered when the spool has said how safe each is: nothing is claimed from memory.
-        Other content under its id is refused as ``MESSAGE_ID_REUSE``.
+        A retry of one of these is an entry for each of *its* inboxes, and is answered when the
+        spool has said how safe each is. Other content is refused as ``MESSAGE_ID_REUSE``.
         """
 
     def moved(moves: Sequence[Moved], now: float) -> list[Effect]:
@@ -130,6 +127,9 @@ class IRouter(Interface):
 
     def taken_back(back: TakeBack, found: bool, now: float) -> list[Effect]:
         """Whether another core knew a message that is taken back, and has told its receiver."""
+
+    def notice(to: str, text: str, about: str, details: dict[str, Any], now: float) -> list[Effect]:
+        """Another core has something to say to a session; nothing happens if it is unknown."""
 
     def forgotten(sessions: Sequence[str], now: float) -> list[Effect]:
         """Names of which nothing is left on disk: unless connected, nobody knows them."""

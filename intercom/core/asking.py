@@ -1,6 +1,6 @@
-"""Asks of sessions that speak lines: who may ask whom. Pure.
+"""What sessions that speak lines cannot send: asks that may not be, and what nobody can take.
 
-The asks themselves, of all dialects, are kept by the bus (:mod:`intercom.core.bus.asks`).
+Pure. The asks themselves, of all dialects, are kept by the bus (:mod:`intercom.core.bus.asks`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,34 @@ _TEXTS = {
 }
 
 
-def ask_refused(roster: Roster, sender: str, message: Envelope) -> Receipt | None:
-    """Why an ask is not sent, None if it may be."""
-    to = message.to_session
-    code: str | None = "TARGET_NOT_FOUND"
-    if to not in EVERYONE:
-        code = roster.elsewhere.ask_refusal(sender, roster.address(to), message.id)
-    if code is None:
+#: A line is at most about twice as long in another dialect; shorter ones are always taken.
+_LARGE = 1 << 18
+
+
+def refused(roster: Roster, sender: str, message: Envelope) -> Receipt | None:
+    """Why a message is not sent, None if it may be."""
+    code, text = _refusal(roster, sender, message)
+    if not code:
         return None
-    return Receipt(
-        session=sender, message_id=message.id, state="refused", code=code, text=_TEXTS[code]
-    )
+    return Receipt(session=sender, message_id=message.id, state="refused", code=code, text=text)
+
+
+def _refusal(roster: Roster, sender: str, message: Envelope) -> tuple[str, str]:
+    """Code and text; both empty if nothing speaks against it."""
+    direct = message.to_session not in EVERYONE
+    if message.asks:
+        code: str | None = "TARGET_NOT_FOUND"
+        if direct:
+            to = roster.address(message.to_session)
+            code = roster.elsewhere.ask_refusal(sender, to, message.id)
+        if code is not None:
+            return code, _TEXTS[code]
+    if direct and _is_odd(message):
+        return roster.elsewhere.unfit(roster.address(message.to_session), message.line)
+    return "", ""
+
+
+def _is_odd(message: Envelope) -> bool:
+    """Whether a session of another dialect may be unable to take it."""
+    ids = message.id + (message.reply_to or "")
+    return len(message.line) > _LARGE or not ids.isprintable()

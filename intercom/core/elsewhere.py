@@ -29,6 +29,9 @@ class Elsewhere(Protocol):
     def ask_refusal(self, asker: str, target: str, message_id: str) -> str | None:
         """Why a session may not ask another now: a code of this dialect; None: it may."""
 
+    def unfit(self, session: str, line: bytes) -> tuple[str, str]:
+        """Why one of them cannot be sent a line, as code and text; both empty if it can."""
+
 
 class Nobody:
     """There is no other dialect."""
@@ -52,3 +55,7 @@ class Nobody:
     def ask_refusal(self, asker: str, target: str, message_id: str) -> str | None:
         """Nobody keeps asks: a question is a message like any other."""
         return None
+
+    def unfit(self, session: str, line: bytes) -> tuple[str, str]:
+        """A line is a line."""
+        return "", ""

@@ -7,11 +7,12 @@ knows a dialect, a file or a clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from zope.interface import implementer
 
 from intercom.core.admission import Admission, misspoken
-from intercom.core.deliveries import Deliveries
+from intercom.core.deliveries import Deliveries, message_key
 from intercom.core.desk import Desk
 from intercom.core.effects import (
     Answer,
@@ -279,7 +280,16 @@ class HubCore:
 
     def taken_back(self, back: TakeBack, found: bool, now: float) -> list[Effect]:
         """See :meth:`IRouter.taken_back`."""
-        return taken_back(self._routing, self._roster, back, found, now)
+        sent = self._deliveries.recall(message_key(back.session, back.message_id)) is not None
+        known = sent or (back.to_session is not None and self._roster.is_known(back.to_session))
+        return taken_back(self._routing, back, found, known, now)
+
+    def notice(
+        self, to: str, text: str, about: str, details: dict[str, Any], now: float
+    ) -> list[Effect]:
+        """See :meth:`IRouter.notice`."""
+        known = self._roster.is_known(to)
+        return self._routing.notify(to, text, about, details, now) if known else []
 
     def forgotten(self, sessions: Sequence[str], now: float) -> list[Effect]:
         """See :meth:`IRouter.forgotten`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from intercom.core.asking import ask_refused
+from intercom.core.asking import refused
 from intercom.core.deliveries import Deliveries, Delivery, Past, message_key
 from intercom.core.desk import Desk
 from intercom.core.effects import (
@@ -99,7 +99,7 @@ class Routing:
         past = self._deliveries.recall(message_key(sender, message.id))
         targets: Sequence[str]
         if past is None:
-            refusal = ask_refused(self._roster, sender, message) if message.asks else None
+            refusal = refused(self._roster, sender, message)
             if refusal is not None:
                 return self._tell(link, refusal, now)
             to = self._roster.address(message.to_session)

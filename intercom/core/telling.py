@@ -33,17 +33,18 @@ def misfiled(
 
 
 def taken_back(
-    routing: Routing, roster: Roster, back: TakeBack, found: bool, now: float
+    routing: Routing, back: TakeBack, found: bool, known: bool, now: float
 ) -> list[Effect]:
     """A session took a message back; a receiver that speaks lines is told by a notice.
 
     :param found: another core knew the message, and has told its receiver.
+    :param known: this one knows the message, or at least its receiver.
     """
     to = back.to_session
     done = Answer(back.connection, Receipt(back.session, back.message_id, "cancelled"))
     if found:
         return [done]
-    if to is None or not roster.is_known(to):
+    if to is None or not known:
         text = f"no message {back.message_id!r} of yours is known that could be taken back"
         return [
             Answer(back.connection, Fault(back.session, "TARGET_NOT_FOUND", text, back.reply_to))

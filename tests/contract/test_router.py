@@ -87,6 +87,11 @@ class PlainRouter:
     def taken_back(self, back: fx.TakeBack, found: bool, now: float) -> list[fx.Effect]:
         return []
 
+    def notice(
+        self, to: str, text: str, about: str, details: dict[str, Any], now: float
+    ) -> list[fx.Effect]:
+        return []
+
     def receivers(self, now: float) -> list[Receiver]:
         return [Receiver(name) for name in self.names.values() if name and now >= 60.0]
 

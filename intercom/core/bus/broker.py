@@ -59,9 +59,9 @@ class Broker:
         entrance = Entrance(world, self._carrier, sharing)
         delivering = Delivering(world, self._carrier, handover)
         posting = Posting(world, Judge(world, self._carrier, handover), delivering)
-        self._foreign = Foreign(world, entrance, self._carrier)
+        self._foreign = Foreign(world, entrance, self._carrier, handover)
         passing = Passing(world, delivering)
-        recalling = self._recalling = Recalling(world, handover)
+        recalling = self._recalling = Recalling(world, handover, self._carrier)
         parts = (posting, passing, Publishing(world, passing), recalling, sharing)
         self._staging = passing.staging
         handling = Handling(world, entrance, *parts)
@@ -244,14 +244,16 @@ class Broker:
         return world.out
 
     def cancelled_elsewhere(
-        self, session_id: str, message_id: str, now: int
-    ) -> tuple[list[Effect], bool]:
-        """A session that speaks lines takes a message back; whether a pi session was told.
+        self, session_id: str, message_id: str, to: str | None, ticket: int, now: int
+    ) -> list[Effect]:
+        """A session that speaks lines takes a message back; ``TookBack`` tells of it.
 
-        Its ask ends in any case.
+        Its ask ends in any case. :param to: the inbox of its receiver, if that is said.
         """
         world = self._at(now)
-        return world.out, self._recalling.cancel_line(Key(None, session_id), message_id)
+        work = self._recalling.cancel_line(Key(None, session_id), message_id, to, ticket)
+        world.turns.start(work, lambda: None)
+        return world.out
 
     def named(self, name: str) -> str | None:
         """The inbox of the only pi session of the unnamed scope that is called so."""
@@ -278,6 +280,10 @@ class Broker:
     @property
     def _here(self) -> list[Session]:
         return [one for one in self._world.directory.of(None) if not one.elsewhere]
+
+    def unfit(self, session_id: str, line: bytes) -> tuple[str, str]:
+        """Why a pi session that is here cannot be sent a line: code and text, or nothing."""
+        return self._foreign.unfit(session_id, line)
 
     @property
     def members(self) -> list[tuple[str, Session]]:

@@ -176,6 +176,25 @@ class Carrier:
         known = [one for one in starts if one is not None]
         self._world.do(Read(box.inbox, min(known) if len(known) == len(starts) else None))
 
+    def look(self, inbox: str | None) -> Work:
+        """Read what lies for sessions that are not here, so that all of it is known.
+
+        :param inbox: only in this one; None: in all of them.
+        """
+        for one in sorted(self._owners) if inbox is None else [inbox]:
+            owner = self._owners.get(one)
+            absent = self._world.directory.absent(owner or Key(None, one))
+            if one in self._foreign or absent is None or absent.elsewhere:
+                continue
+            self._gaps.add(one)
+            while one in self._gaps and one not in self.broken:
+                box = self._world.mailbox.box(one)
+                if not box.reading:
+                    self._gaps.discard(one)
+                    box.reading = True
+                    self._world.do(Read(one, box.known))
+                yield ("mail", one)
+
     def resume(self, number: int) -> None:
         """A connection drains again, or an inbox may be readable now."""
         for box in self._world.mailbox.boxes():

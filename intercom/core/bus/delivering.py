@@ -154,13 +154,12 @@ class Delivering:
     def _place(self, written: Written, plan: Plan, content: Content) -> Letter | None:
         """The message is in the inbox file: bring it, unless it was read from there already."""
         if plan.elsewhere:
-            if plan.live:
-                route = Route(content.sender, plan.target, content.message["id"], self._world.now)
-                self._world.routes.add(route)
-                if not written.duplicate:
-                    record = written.record
-                    place = (written.generation, record.start, record.end)
-                    self._world.afar.follow(written.inbox, *place, route)
+            route = Route(content.sender, plan.target, content.message["id"], self._world.now)
+            self._world.routes.add(route)
+            if not written.duplicate:
+                record = written.record
+                place = (written.generation, record.start, record.end)
+                self._world.afar.follow(written.inbox, *place, route)
             return None
         place = Place(written.generation, written.record.start, written.record.end)
         box = self._world.mailbox.box(written.inbox)

@@ -155,6 +155,11 @@ class Directory:
         """The session of this key that left."""
         return self._absent.get(key)
 
+    def is_elsewhere(self, key: Key) -> bool:
+        """Whether it is, or was, a session that others look after."""
+        known = self._sessions.get(key) or self._absent.get(key)
+        return known is not None and known.elsewhere
+
     def holder(self, number: int) -> Session | None:
         """The session that a connection speaks for; None if it has none, or was replaced."""
         key = self._keys.get(number)

@@ -51,6 +51,31 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
+class Notice(msgspec.Struct, frozen=True, gc=False):
+    """Tell a session that speaks lines something by a line in its inbox, if it is known.
+
+    :ivar about: the id of the message that it is about. :ivar details: for programs, as
+        ``payload.notice`` has them.
+    """
+
+    session: str
+    text: str
+    about: str
+    details: dict[str, Any]
+
+
+class TookBack(msgspec.Struct, frozen=True, gc=False):
+    """What became of ``cancelled_elsewhere``.
+
+    :ivar found: it was a message to a pi session. :ivar to: the inbox of who was asked by it,
+        if it was a question that waited for its answer.
+    """
+
+    ticket: int
+    found: bool
+    to: str | None
+
+
 class Hold(msgspec.Struct, frozen=True, gc=False):
     """Something that a connection said is still under way, and enough waits: read no more from it.
 
@@ -206,6 +231,8 @@ Effect = (
     | Close
     | Watch
     | Pushed
+    | Notice
+    | TookBack
     | Hold
     | Release
     | Keep

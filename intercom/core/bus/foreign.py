@@ -12,11 +12,13 @@ from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.directory import NDJSON, Session
 from intercom.core.bus.effects import SaveRoll
 from intercom.core.bus.entrance import Entrance
+from intercom.core.bus.handover import Handover
 from intercom.core.bus.hearing import Hearing
 from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.letters import read
 from intercom.core.bus.world import World
 from intercom.core.effects import Note
+from intercom.errors import ProtocolError
 from intercom.wire.pi.fields import Record
 from intercom.wire.pi.sessions import member_info
 
@@ -24,10 +26,13 @@ from intercom.wire.pi.sessions import member_info
 class Foreign:
     """Members of the unnamed scope that others look after."""
 
-    def __init__(self, world: World, entrance: Entrance, carrier: Carrier) -> None:
+    def __init__(
+        self, world: World, entrance: Entrance, carrier: Carrier, handover: Handover
+    ) -> None:
         self._world = world
         self._entrance = entrance
         self._carrier = carrier
+        self._handover = handover
         self._hearing = Hearing(world)
 
     def joined(self, session_id: str, said: Record) -> None:
@@ -84,3 +89,18 @@ class Foreign:
             return "MUTUAL_ASK"
         pending = world.asks.get(None, message_id)
         return "MESSAGE_ID_REUSE" if pending is not None and pending.asker != one else None
+
+    def unfit(self, inbox: str, line: bytes) -> tuple[str, str]:
+        """Why a pi session that is here cannot be sent a line: code and text, or nothing."""
+        world, key = self._world, self._carrier.owner(inbox) or Key(None, inbox)
+        receiver = world.directory.get(key)
+        if receiver is None or receiver.elsewhere:
+            return "", ""
+        content = read(line, inbox, key, world.resolve, world.now)
+        if content is None:
+            return "", ""
+        try:
+            self._handover.frame(self._hearing.introduced(content), receiver)
+        except ProtocolError as error:
+            return error.code, error.text
+        return "", ""

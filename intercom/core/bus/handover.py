@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intercom.core.bus.directory import INTERCOM, SUBAGENTS, Session
-from intercom.core.bus.effects import Commit, Pushed, Skip, Watch
+from intercom.core.bus.effects import Commit, Notice, Pushed, Skip, Watch
 from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.letters import Content
 from intercom.core.bus.mailbox import Box, Letter, Place
@@ -66,6 +66,8 @@ class Handover:
         except ProtocolError as error:
             world.do(Note("letter_unfit", {"inbox": letter.inbox, "reason": error.text}))
             self.give_up(letter, error.text, "E_DELIVERY_FAILED")
+            if content.foreign:  # it was told that the message is stored, and no more
+                self._apologize(letter, error)
             return
         if not letter.pushed:
             self._supersede(letter, content, receiver)
@@ -81,6 +83,13 @@ class Handover:
         if old is not None:
             world.mailbox.settle(old)
             self.commit(world.mailbox.box(letter.inbox))
+
+    def _apologize(self, letter: Letter, error: ProtocolError) -> None:
+        """A session that speaks lines hears that its message cannot be brought."""
+        message_id, inbox = letter.message_id, letter.inbox
+        text = f"your message {message_id} cannot be brought to {inbox}: {error.text}"
+        details = {"code": error.code, "session": inbox}
+        self._world.do(Notice(inbox_of(letter.sender), text, message_id, details))
 
     def _supersede(self, letter: Letter, content: Content, receiver: Session) -> None:
         """Say before a letter which earlier one it replaces; that is not brought again."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.directory import INTERCOM, Session
+from intercom.core.bus.effects import Notice, TookBack
 from intercom.core.bus.handover import Handover
-from intercom.core.bus.keys import Key
+from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.outcomes import FAILED
 from intercom.core.bus.turns import Work
 from intercom.core.bus.world import World
 from intercom.records import Moved
 from intercom.wire.pi import replies
+from intercom.wire.pi.crossing import envelope_id
 from intercom.wire.pi.forms import intercom_row
 from intercom.wire.pi.requests import CancelAsk, CancelMessage, MessageReceipt
 
@@ -21,8 +24,9 @@ _STATUS = {"shown": "injected", "read": "acknowledged"}
 class Recalling:
     """Receipts and cancels of this dialect's clients."""
 
-    def __init__(self, world: World, handover: Handover) -> None:
+    def __init__(self, world: World, handover: Handover, carrier: Carrier) -> None:
         self._world = world
+        self._carrier = carrier
         self._handover = handover
 
     def receipt(self, number: int, receiver: Session, said: MessageReceipt) -> None:
@@ -50,11 +54,14 @@ class Recalling:
         if sender is not None:
             route = world.routes.sent(sender.key, message_id, world.now)
         receiver = None if route is None else world.directory.get(route.receiver)
-        if sender is None or receiver is None:
+        afar = route is not None and world.directory.is_elsewhere(route.receiver)
+        if sender is None or route is None or (receiver is None and not afar):
             reason = "Message cannot be cancelled by this session"
             world.say(number, replies.delivery_failed(message_id, reason))
             return
-        if receiver.dialect == INTERCOM:
+        if afar:
+            self._notify(sender.key, route.receiver, message_id)
+        elif receiver is not None and receiver.dialect == INTERCOM:
             row = world.row(sender)
             world.say(receiver.number, replies.cancelled(row, message_id, world.now))
         reason = "Sender cancelled the delivery"
@@ -65,23 +72,37 @@ class Recalling:
         yield from self._end_ask(sender, message_id)
         world.say(number, replies.delivered(message_id))
 
-    def cancel_line(self, sender: Key, message_id: str) -> bool:
-        """A session that speaks lines takes a message back; whether it was one to a pi session."""
+    def _notify(self, sender: Key, receiver: Key, message_id: str) -> None:
+        """A session that speaks lines has the message in its inbox: it hears that it is void."""
+        who, inbox = inbox_of(sender), inbox_of(receiver)
+        details = {"code": "CANCELLED", "session": who}
+        text = f"{who} took its message {message_id} back"
+        self._world.do(Notice(inbox, text, envelope_id(message_id), details))
+
+    def cancel_line(self, sender: Key, message_id: str, to: str | None, ticket: int) -> Work:
+        """A session that speaks lines takes a message back.
+
+        What it wrote to a pi session that is not here was not read yet: that is done now.
+        """
         world = self._world
         ask = world.asks.get(sender.scope, message_id)
         if ask is not None and ask.asker == sender:
             world.remove_ask(ask)
+            to = to or inbox_of(ask.target)
         route = world.routes.sent(sender, message_id, world.now)
         receiver = None if route is None else world.directory.get(route.receiver)
+        if receiver is None and world.mailbox.sent(sender, message_id) is None:
+            yield from self._carrier.look(to)
         letter = world.mailbox.sent(sender, message_id)
         if letter is not None:
-            self._handover.withdraw(letter, _CANCELLED)
+            yield self._handover.withdraw(letter, _CANCELLED)
         if receiver is not None and receiver.dialect == INTERCOM:
             session = world.directory.get(sender)
             row = {"id": sender.id} if session is None else session.info
             frame = replies.cancelled(intercom_row(row, world.now), message_id, world.now)
             world.say(receiver.number, frame)
-        return letter is not None or receiver is not None
+        found = letter is not None or (receiver is not None and not receiver.elsewhere)
+        world.do(TookBack(ticket, found, to))
 
     def moved(self, move: Moved) -> None:
         """A session that speaks lines has got what pi sessions wrote to it: they hear it."""

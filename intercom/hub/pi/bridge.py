@@ -7,7 +7,10 @@ of what it wrote there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any
+
+import msgspec
 
 from intercom.core import effects as core_fx
 from intercom.core.bus import effects as fx
@@ -37,6 +40,8 @@ class Bridge:
         self._perform = perform
         self._now = now
         self._core: IRouter | None = None
+        self._taken_back: dict[int, core_fx.TakeBack] = {}
+        self._tickets = count(1)
         self._tell: Callable[..., None]
 
     def meet(self, core: IRouter, tell: Callable[..., None]) -> None:
@@ -65,12 +70,10 @@ class Bridge:
 
     def _take_back(self, back: core_fx.TakeBack) -> None:
         """See whether it was a message to a session of a pi client."""
-        effects, found = self._broker.cancelled_elsewhere(
-            back.session, back.message_id, self._now()
-        )
-        self._perform(effects)
-        if self._core is not None:
-            self._tell(self._core.taken_back, back, found)
+        ticket = next(self._tickets)
+        self._taken_back[ticket] = back
+        asked = (back.session, back.message_id, back.to_session, ticket)
+        self._feed(self._broker.cancelled_elsewhere, *asked)
 
     def moved(self, moves: Sequence[Moved]) -> None:
         """See :meth:`ISpoolListener.moved`."""
@@ -89,6 +92,19 @@ class Bridge:
         """The sessions of pi clients are others, or called otherwise."""
         if self._core is not None:
             self._tell(self._core.elsewhere_changed)
+
+    def took_back(self, effect: fx.TookBack) -> None:
+        """It was, or it was not: then its receiver may be one of ours."""
+        back = self._taken_back.pop(effect.ticket)
+        if self._core is not None:
+            back = msgspec.structs.replace(back, to_session=back.to_session or effect.to)
+            self._tell(self._core.taken_back, back, effect.found)
+
+    def notice(self, effect: fx.Notice) -> None:
+        """Something is to be told to one of ours."""
+        if self._core is not None:
+            said = (effect.session, effect.text, effect.about, effect.details)
+            self._tell(self._core.notice, *said)
 
     def pushed(self, effect: fx.Pushed) -> None:
         """A line was written to one of them."""

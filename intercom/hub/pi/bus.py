@@ -124,6 +124,8 @@ class Bus:
             fx.DropStaged: keeping.drop_staged,
             fx.SaveRoll: lambda effect: self._roll_changed(keeping, effect),
             fx.Pushed: self.bridge.pushed,
+            fx.Notice: self.bridge.notice,
+            fx.TookBack: self.bridge.took_back,
             fx.Wake: self._wake,
             fx.Leave: lambda _effect: self._leave(),
             Note: self._note,

@@ -52,6 +52,10 @@ class Members:
         """Why a session may not ask another now."""
         return self._broker.ask_refusal(asker, target, message_id)
 
+    def unfit(self, session: str, line: bytes) -> tuple[str, str]:
+        """Why one of them cannot be sent a line."""
+        return self._broker.unfit(session, line)
+
 
 def _text(info: dict[str, Any], name: str) -> str | None:
     """A text that a client said, as far as a line can hold it."""

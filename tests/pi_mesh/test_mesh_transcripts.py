@@ -1,0 +1,20 @@
+"""One golden transcript for each behaviour, over real sockets; see ``mesh_transcripts``."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_mesh_transcript(mesh_plays: dict[Path, Future[str]], path: Path) -> None:
+    found, recorded = mesh_plays[path].result(), path.read_text()
+    if os.environ.get("PI_MESH_TRANSCRIPTS") == "write":
+        path.write_text(found)
+    else:
+        assert found.split("\n") == recorded.split("\n")
