@@ -102,9 +102,9 @@ def _text(result: dict[str, Any], own: str, readers: dict[str, Readership], now:
     lines = [f"channel {result['channel']}, hub pid {result['hub'].get('pid')}"]
     for row in result["sessions"]:
         name = str(row.get("session"))
-        pid = f", pid {row['pid']}" if row.get("pid") else ""
         reading = reading_words(readers[name], now)
-        lines.append(f"  {label(name)}{' (you)' if name == own else ''}{pid}: {reading}")
+        you = " (you)" if name == own else ""
+        lines.append(f"  {label(name)}{you}{_about(row)}: {reading}")
     if not result["sessions"]:
         lines.append("  nobody is connected")
     if result["absent"]:
@@ -116,3 +116,11 @@ def _text(result: dict[str, Any], own: str, readers: dict[str, Readership], now:
             reading = reading_words(readers[name], now, oldest=True)
             lines.append(f"  {label(name)}: {reading}")
     return "\n".join(lines) + "\n"
+
+
+def _about(row: dict[str, Any]) -> str:
+    """What a session is called, if its id does not say it, what it is, and which process."""
+    called = f", called {label(row['name'])}" if row.get("name") else ""
+    dialect = f", {label(row['dialect'])}" if row.get("dialect") else ""
+    pid = f", pid {label(row['pid'])}" if row.get("pid") else ""
+    return called + dialect + pid
