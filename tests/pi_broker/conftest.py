@@ -16,6 +16,7 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 from pi_broker_process import BrokerProcess  # noqa: E402  these lie beside this file
+from pi_player import plays_of  # noqa: E402
 from pi_transcripts import played  # noqa: E402
 
 
@@ -80,21 +81,8 @@ def broker(make_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
     return make_broker().start()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def plays(request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[str]]]:
-    """What becomes of the transcripts that are asked for, played while other tests run.
-
-    They wait more than they do anything, and each has a broker of its own.
-    """
-    wanted = [
-        item.callspec.params["path"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and item.originalname == "test_transcript"
-        and str(item.path).startswith(HERE)
-    ]
-    with ThreadPoolExecutor(2) as pool:
-        yield {path: pool.submit(played, path) for path in wanted}
+#: What becomes of the transcripts.
+plays = plays_of("test_transcript", HERE, played)
 
 
 @pytest.hookimpl(wrapper=True)

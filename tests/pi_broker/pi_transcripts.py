@@ -25,101 +25,48 @@ be read by somebody then, when the tests run with PI_BROKER_TRANSCRIPTS=write.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import shutil
-import signal
-import socket
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from pi_broker_process import BrokerProcess
-from pi_frames_client import Ended, Frame, PiClient, message, register_frame
+from pi_frames_client import PiClient, register_frame
+from pi_player import Names, Player, play
 
-_OUTPUT = re.compile(r"(\w+ (< |is closed$)|= |\| )")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_TIME = re.compile(r"(?<![\w.-])\d{13}(?![\w.])")
-#: How far a time of the hub may be from ours; both read the same clock, which may be set.
-_SLACK_MS = 120_000
 _OF_A_TARGET = ("targetId", "targetEpoch")
 
 
-class Names:
-    """Stable names for what is new at each run."""
+class PlacedNames(Names):
+    """With one for the directory of a test.
+
+    :param ask_ms: how long the broker keeps an ask.
+    """
 
     def __init__(self, directory: str, ask_ms: int) -> None:
+        super().__init__(ask_ms)
         self._directory = directory
-        self._ask_ms = ask_ms
-        self._uuids: dict[str, str] = {}
 
     def hide(self, text: str) -> str:
-        text = text.replace(self._directory, "<dir>")
-        text = _UUID.sub(lambda found: self._name(found[0]), text)
-        return _TIME.sub(lambda found: self._time(int(found[0])), text)
+        return super().hide(text.replace(self._directory, "<dir>"))
 
     def show(self, text: str) -> str:
-        for uuid, name in self._uuids.items():
-            text = text.replace(name, uuid)
-        return text.replace("<dir>", self._directory)
-
-    def _name(self, uuid: str) -> str:
-        return self._uuids.setdefault(uuid, f"<uuid {len(self._uuids) + 1}>")
-
-    def _time(self, said: int) -> str:
-        for later in (0, self._ask_ms):
-            if abs(said - later - time.time() * 1000) < _SLACK_MS:
-                return f"<now+{later}>" if later else "<now>"
-        return str(said)
+        return super().show(text).replace("<dir>", self._directory)
 
 
-class Transcript:
+class Transcript(Player):
     """Runs one transcript against a broker."""
 
-    def __init__(self, broker: BrokerProcess, ask_ms: int = 600_000) -> None:
-        self.broker = broker
-        self.names = Names(str(broker.root), ask_ms)
-        self.people: dict[str, PiClient] = {}
-        self.closed: set[str] = set()
-        self.pending: dict[str, list[Frame]] = {}
-        self.lines: list[str] = []
-        self.barriers = 0
+    output = re.compile(r"(\w+ (< |is closed$)|= |\| )")
 
-    def run(self, text: str) -> str:
-        """Carry out the inputs; the whole transcript as it has become."""
-        for line in text.removesuffix("\n").split("\n"):
-            if _OUTPUT.match(line):
-                continue
-            self.lines.append(line)
-            if line and not line.startswith("#"):
-                self._input(self.names.show(line))
-        assert not self.pending, "something was not sent"
-        return "\n".join(self.lines) + "\n"
+    def __init__(self, broker: BrokerProcess, ask_ms: int = 600_000) -> None:
+        super().__init__(broker, PlacedNames(str(broker.root), ask_ms))
 
     # -- inputs
 
-    def _input(self, line: str) -> None:
-        who, _, said = line.partition(" ")
-        if who in ("restart", "kill"):
-            self.broker.restart(signal.SIGTERM if who == "restart" else signal.SIGKILL)
-            self.people.clear()
-            self.closed.clear()
-        elif who == "wait":
-            time.sleep(int(said) / 1000)
-        elif who == "files":
-            self._files(said)
-        elif said == "hangs up":
-            self.people[who].socket.shutdown(socket.SHUT_WR)
-            self._settle(who)
-        elif said.startswith(">> "):
-            self.pending.setdefault(who, []).append(self._frame(who, said[3:]))
-        else:
-            assert said.startswith("> "), line
-            self._say(who, self._frame(who, said[2:]))
-            self._settle(who)
+    def _hung_up(self, who: str) -> None:
+        self._settle(who)
 
     def _frame(self, who: str, said: str) -> Any:
         word, _, rest = said.partition(" ")
@@ -128,24 +75,17 @@ class Transcript:
             frame = {**register_frame(who), **more}
             frame["session"] = {**register_frame()["session"], **more.get("session", {})}
             return {name: value for name, value in frame.items() if value is not None}
-        if word == "send":
-            to, message_id, *others = rest.split(" ", 2)
-            fields = json.loads(others[0]) if others else {}
-            exact = {name: fields.pop(name) for name in _OF_A_TARGET if name in fields}
-            return {"type": "send", "to": to, "message": message(message_id, **fields), **exact}
-        if word == "receipt":
-            message_id, status = rest.split(" ")
-            said_of = {"messageId": message_id, "status": status, "timestamp": 6}
-            return {"type": "message_receipt", "receipt": said_of}
         if word == "list":
             return {"type": "list", "requestId": "r"}
-        return json.loads(said)
+        frame = super()._frame(who, said)
+        if word == "send":
+            said_of = frame["message"]
+            exact = {name: said_of.pop(name) for name in _OF_A_TARGET if name in said_of}
+            return {**frame, **exact}
+        return frame
 
-    def _say(self, who: str, frame: Frame) -> None:
-        if who not in self.people or who in self.closed:
-            self.closed.discard(who)
-            self.people[who] = self.broker.connect()
-        self.people[who].write(*self.pending.pop(who, []), frame)
+    def _connect(self, who: str) -> PiClient:
+        return self.broker.connect()
 
     # -- what follows
 
@@ -162,19 +102,6 @@ class Transcript:
             if who in self.closed:
                 self.lines.append(f"{who} is closed")
                 client.close()
-
-    def _hear_out(self, who: str) -> None:
-        """Read until a question is answered that was put after all else, or until the end."""
-        client = self.people[who]
-        self.barriers += 1
-        question = {"requestId": f"barrier {self.barriers}"}
-        kind = "sessions" if client.joined else "health_ok"
-        with contextlib.suppress(OSError):  # it ended, or we say no more
-            client.write({"type": "list" if kind == "sessions" else "health", **question})
-        try:
-            client.take(kind, **question)
-        except Ended:
-            self.closed.add(who)
 
     def _files(self, name: str) -> None:
         directory = self.broker.directory / name
@@ -194,15 +121,4 @@ def _mode(path: Path) -> str:
 
 def played(path: Path) -> str:
     """A transcript as it becomes with a broker of its own."""
-    root = Path(tempfile.mkdtemp(prefix="pb-", dir="/tmp"))
-    broker = BrokerProcess(root)
-    try:
-        try:
-            return Transcript(broker.start()).run(path.read_text())
-        finally:
-            broker.finish()
-    except Exception as error:
-        error.add_note(f"standard error of the broker:\n{broker.words()}")
-        raise
-    finally:
-        shutil.rmtree(root)
+    return play(path, "pb-", Transcript)

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 
 from pi_broker_process import BrokerProcess
-from pi_frames_client import PiClient, message, packed, register_frame
-
-
-def at_once(client: PiClient) -> list[str]:
-    """The types of what has been written to a connection already."""
-    client.socket.setblocking(False)
-    data = client.socket.recv(1 << 16)  # fails if there is nothing
-    kinds = []
-    while data:
-        length = int.from_bytes(data[:4])
-        kinds.append(json.loads(data[4 : 4 + length])["type"])
-        data = data[4 + length :]
-    return kinds
-
+from pi_connection import at_once
+from pi_frames_client import message, packed, register_frame
 
 # -- order between connections
 

@@ -19,6 +19,7 @@ for directory in (HERE, str(Path(__file__).parents[1] / "pi_broker")):
 
 from mesh_hub import Hub  # noqa: E402
 from mesh_transcripts import played  # noqa: E402
+from pi_player import plays_of  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -81,21 +82,8 @@ def own_hub(make_hub: Callable[..., Hub], mesh_ends: Callable[[Hub], None]) -> I
     mesh_ends(made)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def mesh_plays(request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[str]]]:
-    """What becomes of the transcripts that are asked for, played while other tests run.
-
-    They wait more than they do anything, and each has a hub of its own.
-    """
-    wanted = [
-        item.callspec.params["path"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and item.originalname == "test_mesh_transcript"
-        and str(item.path).startswith(HERE)
-    ]
-    with ThreadPoolExecutor(2) as pool:
-        yield {path: pool.submit(played, path) for path in wanted}
+#: What becomes of the transcripts.
+mesh_plays = plays_of("test_mesh_transcript", HERE, played)
 
 
 @pytest.hookimpl(wrapper=True)

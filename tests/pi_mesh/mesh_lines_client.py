@@ -6,11 +6,11 @@ It is written from the protocol alone and shares no code with the hub.
 from __future__ import annotations
 
 import json
-import socket
 import time
 from typing import Any
 
-from pi_frames_client import PATIENCE_S, Ended, Rejected
+from pi_connection import PATIENCE_S, Connection
+from pi_fields import Rejected
 
 Line = dict[str, Any]
 
@@ -22,81 +22,30 @@ _ALWAYS = frozenset({"welcome", "chat", "heartbeat", "error", "sessions"})
 _GRANTED = {"receipt": "receipts", "cursor": "cursor", "presence": "presence"}
 
 
-class LinesClient:
+class LinesClient(Connection):
     """One connection.
 
-    :ivar arrived: lines that came and were not taken yet, in order.
     :ivar welcome: the payload with which it was let in.
     """
 
+    unit = "line"
+
     def __init__(self, path: str) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        try:
-            self.socket.connect(path)
-        except OSError:
-            self.socket.close()
-            raise
+        super().__init__(path)
         self.session_id = ""
         self.welcome: Line = {}
-        self.arrived: list[Line] = []
-        self._bytes = b""
         self._count = 0
-
-    def __enter__(self) -> LinesClient:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.socket.close()
-
-    # -- writing and reading
 
     def write(self, *lines: Line) -> None:
         """Say lines, all in one write."""
         texts = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
-        self.socket.settimeout(PATIENCE_S)
-        self.socket.sendall("".join(texts).encode())
+        self.write_bytes("".join(texts).encode())
 
-    def take(self, kind: str, **fields: Any) -> Line:
-        """The first line of this type with these fields; what came before it is kept."""
-        at = 0
-        while True:
-            while at == len(self.arrived):
-                self._receive()
-            line = self.arrived[at]
-            if line["type"] == kind and all(line.get(name) == fields[name] for name in fields):
-                return self.arrived.pop(at)
-            at += 1
-
-    def ended(self) -> list[Line]:
-        """Wait until the hub ends the connection; what it said before, and was not taken."""
-        try:
-            while True:
-                self._receive()
-        except Ended:
-            lines, self.arrived = self.arrived, []
-            return lines
-
-    def _receive(self) -> None:
-        while b"\n" not in self._bytes:
-            self.socket.settimeout(PATIENCE_S)
-            try:
-                data = self.socket.recv(1 << 18)
-            except TimeoutError:
-                raise AssertionError(f"nothing comes; so far: {self.arrived}") from None
-            except (ConnectionResetError, BrokenPipeError):
-                data = b""
-            if not data:
-                if self._bytes:
-                    raise Rejected(f"half a line, and the end: {self._bytes[:200]!r}")
-                raise Ended
-            self._bytes += data
+    def _cut(self) -> str | None:
+        if b"\n" not in self._bytes:
+            return None
         text, _, self._bytes = self._bytes.partition(b"\n")
-        line = json.loads(text)
-        self._check(line)
-        self.arrived.append(line)
+        return text.decode()
 
     def _check(self, line: Line) -> None:
         kind = line.get("type")
@@ -113,8 +62,7 @@ class LinesClient:
         """Register and wait for the welcome, which comes first."""
         said = {"features": list(features), **payload}
         self.write({"type": "register", "from_session": session_id, "payload": said})
-        self._receive()
-        first = self.arrived.pop(0)
+        first = self.read()
         assert first["type"] == "welcome", first
         self.welcome, self.session_id = first["payload"], session_id
         assert set(features) <= set(self.welcome["features"]), self.welcome
@@ -148,8 +96,7 @@ class LinesClient:
 
     def acknowledge(self) -> None:
         """Say that all that has come was dealt with, up to the last cursor."""
-        cursor = [line for line in self.arrived if line["type"] == "cursor"][-1]
-        self.arrived = [line for line in self.arrived if line["type"] != "cursor"]
+        cursor = self.take_all("cursor")[-1]
         self.write({"type": "ack", "payload": dict(cursor["payload"])})
         self.beat()
 
@@ -160,6 +107,4 @@ class LinesClient:
         while not set(expected) <= {one["id"] for one in self.arrived if one["type"] == "chat"}:
             assert time.monotonic() < deadline, (expected, self.arrived)
             self._receive()
-        found = [one for one in self.arrived if one["type"] == "chat"]
-        self.arrived = [one for one in self.arrived if one["type"] != "chat"]
-        return found
+        return self.take_all("chat")

@@ -7,13 +7,10 @@ that fails the test.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from pi_frames_client import Rejected
-
-Frame = dict[str, Any]
-Check = Callable[[Any], bool]
+from pi_fields import Check, Frame, Rejected, boolean, each, number, one_of, record, string
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 _NOT_IN_TEXTS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -22,68 +19,35 @@ _WORD = re.compile("[A-Za-z0-9_-]+")
 _BLANK = " \t\n\v\f\r\u00a0\ufeff"
 
 
-def _string(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _boolean(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _count(value: Any) -> bool:
-    return _number(value) and value == int(value) and value >= 0
+    return number(value) and value == int(value) and value >= 0
 
 
 def _label(value: Any) -> bool:
-    return _string(value) and value != "" and not _CONTROLS.search(value)
+    return string(value) and value != "" and not _CONTROLS.search(value)
 
 
 def _text(value: Any) -> bool:
-    return _string(value) and not _NOT_IN_TEXTS.search(value)
+    return string(value) and not _NOT_IN_TEXTS.search(value)
 
 
 def _trimmed_label(value: Any) -> bool:
-    return _string(value) and _label(value.strip(_BLANK))
+    return string(value) and _label(value.strip(_BLANK))
 
 
 def _matching(pattern: re.Pattern[str]) -> Check:
-    return lambda value: _string(value) and pattern.fullmatch(value) is not None
+    return lambda value: string(value) and pattern.fullmatch(value) is not None
 
 
-def _one_of(*words: str) -> Check:
-    return lambda value: value in words
-
-
-def _each(check: Check) -> Check:
-    return lambda value: isinstance(value, list) and all(map(check, value))
-
-
-def _record(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
-    """An object with these fields; others are not looked at."""
-
-    def check(value: Any) -> bool:
-        return (
-            isinstance(value, dict)
-            and all(name in value and good(value[name]) for name, good in required.items())
-            and all(good(value[name]) for name, good in (optional or {}).items() if name in value)
-        )
-
-    return check
-
-
-_update_fields = _record(
+_update_fields = record(
     {
         "topic": _trimmed_label,
         "text": _text,
-        "event": _one_of("update", "blocker", "decision", "release"),
+        "event": one_of("update", "blocker", "decision", "release"),
         "revision": lambda value: _count(value) and value > 0,
-        "updatedAt": _number,
+        "updatedAt": number,
     },
-    {"resource": _label, "ownership": _one_of("held", "released")},
+    {"resource": _label, "ownership": one_of("held", "released")},
 )
 
 
@@ -94,39 +58,39 @@ def is_update(value: Any) -> bool:
     return bool(value.get("ownership") != "released" or value["event"] == "release")
 
 
-is_subscription = _record({"topic": _trimmed_label}, {"awaitRelease": _boolean})
+is_subscription = record({"topic": _trimmed_label}, {"awaitRelease": boolean})
 _identity = {"cwd": _label, "model": _label}
 _of_a_session: Mapping[str, Check] = {
     "name": _label,
     "projectId": _matching(_PROJECT),
     "status": _label,
-    "lastSeen": _number,
-    "lastIntercomActivity": _number,
+    "lastSeen": number,
+    "lastIntercomActivity": number,
     "pendingAsks": _count,
-    "acceptsAsks": _boolean,
-    "subscriptions": _each(is_subscription),
-    "topics": _each(is_update),
+    "acceptsAsks": boolean,
+    "subscriptions": each(is_subscription),
+    "topics": each(is_update),
 }
-is_session = _record({"id": _label, **_identity}, _of_a_session)
-_is_addition = _record({"id": _label}, _of_a_session)
-_attachment = _record(
-    {"type": _one_of("file", "snippet", "context"), "name": _label, "content": _text},
+is_session = record({"id": _label, **_identity}, _of_a_session)
+_is_addition = record({"id": _label}, _of_a_session)
+_attachment = record(
+    {"type": one_of("file", "snippet", "context"), "name": _label, "content": _text},
     {"language": _label},
 )
-_human = _record({"ownerSessionId": _matching(_WORD), "runId": _matching(_WORD), "index": _count})
-_message_fields = _record(
+_human = record({"ownerSessionId": _matching(_WORD), "runId": _matching(_WORD), "index": _count})
+_message_fields = record(
     {
         "id": _label,
-        "timestamp": _number,
-        "content": _record({"text": _text}, {"attachments": _each(_attachment)}),
+        "timestamp": number,
+        "content": record({"text": _text}, {"attachments": each(_attachment)}),
     },
     {
         "replyTo": _label,
-        "expectsReply": _boolean,
-        "delivery": _one_of("queue", "steer", "passive"),
-        "queueMode": _one_of("stack", "replace"),
+        "expectsReply": boolean,
+        "delivery": one_of("queue", "steer", "passive"),
+        "queueMode": one_of("stack", "replace"),
         "threadId": _trimmed_label,
-        "passive": _boolean,
+        "passive": boolean,
         "topic": is_update,
         "human": _human,
     },
@@ -159,9 +123,9 @@ def restored(message: Any) -> Any:
     return whole
 
 
-_receipt = _record(
-    {"to": _label, "id": _label, "accepted": _boolean, "delivered": _boolean},
-    {"queued": _boolean, "reason": _string},
+_receipt = record(
+    {"to": _label, "id": _label, "accepted": boolean, "delivered": boolean},
+    {"queued": boolean, "reason": string},
 )
 #: What there is to know; other fields these frames do not have.
 _ANSWERS: Mapping[str, tuple[str, ...]] = {
@@ -234,12 +198,12 @@ class Expected:
         if "error" in frame:
             self._parts.pop(request, None)
             return set(frame) == {"type", "requestId", "sessions", "error"} and (
-                frame["sessions"] == [] and _string(frame["error"])
+                frame["sessions"] == [] and string(frame["error"])
             )
         known = self._parts.setdefault(request, set())
         if more is not True:
             del self._parts[request]
-        if "receipts" in frame and not (changes and _each(_receipt)(frame["receipts"])):
+        if "receipts" in frame and not (changes and each(_receipt)(frame["receipts"])):
             return False
         return all(self._is_row(row, known, streams) for row in frame["sessions"])
 

@@ -30,22 +30,18 @@ by somebody then, when the tests run with PI_MESH_TRANSCRIPTS=write.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import shutil
-import signal
-import socket
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mesh_subagents_client import SubagentsClient, register_frame
 from pi_broker_process import BrokerProcess
-from pi_frames_client import Ended, PiClient, message
+from pi_connection import Ended
+from pi_frames_client import PiClient
 from pi_frames_client import register_frame as intercom_register
+from pi_player import Names, Player, play
 
 Client = SubagentsClient | PiClient
 KINDS = {
@@ -53,71 +49,34 @@ KINDS = {
     "is an older pi-subagents client": "old",
     "is a pi-intercom client": "intercom",
 }
-_OUTPUT = re.compile(r"(\w+ (< |is closed$)|= )")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _EPOCH = re.compile(r'(?<="endpointEpoch":")[^"]+')
-_TIME = re.compile(r"(?<![\w.-])\d{13}(?![\w.])")
-#: How far a time of the hub may be from ours; both read the same clock, which may be set.
-_SLACK_MS = 120_000
 
 
-class Names:
-    """Stable names for what is new at each run."""
+class MeshNames(Names):
+    """With those of epochs."""
 
     def __init__(self) -> None:
-        self._uuids: dict[str, str] = {}
+        super().__init__()
         self._epochs: dict[str, str] = {}
 
     def hide(self, text: str) -> str:
-        text = _EPOCH.sub(lambda found: self._epoch(found[0]), text)
-        text = _UUID.sub(lambda found: self._name(found[0]), text)
-        return _TIME.sub(lambda found: self._time(found[0]), text)
-
-    def show(self, text: str) -> str:
-        for uuid, name in self._uuids.items():
-            text = text.replace(name, uuid)
-        return text
-
-    def _name(self, uuid: str) -> str:
-        return self._uuids.setdefault(uuid, f"<uuid {len(self._uuids) + 1}>")
+        return super().hide(_EPOCH.sub(lambda found: self._epoch(found[0]), text))
 
     def _epoch(self, epoch: str) -> str:
         return self._epochs.setdefault(epoch, f"<epoch {len(self._epochs) + 1}>")
 
-    @staticmethod
-    def _time(said: str) -> str:
-        return "<now>" if abs(int(said) - time.time() * 1000) < _SLACK_MS else said
 
-
-class Transcript:
+class Transcript(Player):
     """Runs one transcript against a broker."""
 
+    output = re.compile(r"(\w+ (< |is closed$)|= )")
+
     def __init__(self, broker: BrokerProcess) -> None:
-        self.broker = broker
-        self.names = Names()
+        super().__init__(broker, MeshNames())
         self.kinds: dict[str, str] = {}
-        self.people: dict[str, Client] = {}
-        self.closed: set[str] = set()
         self.ids: dict[str, str] = {}
         self.heard: dict[str, set[str]] = {}
-        self.pending: dict[str, list[Any]] = {}
-        self.lines: list[str] = []
-        self.barriers = self.requests = 0
-
-    def run(self, text: str) -> str:
-        """Carry out the inputs; the whole transcript as it has become."""
-        try:
-            for line in text.removesuffix("\n").split("\n"):
-                if _OUTPUT.match(line):
-                    continue
-                self.lines.append(line)
-                if line and not line.startswith("#"):
-                    self._input(self.names.show(line))
-        finally:
-            for client in self.people.values():
-                client.close()
-        assert not self.pending, "something was not sent"
-        return "\n".join(self.lines) + "\n"
+        self.requests = 0
 
     # -- inputs
 
@@ -125,21 +84,6 @@ class Transcript:
         who, _, said = line.partition(" ")
         if said in KINDS:
             self.kinds[who] = KINDS[said]
-        elif who in ("restart", "kill"):
-            self.broker.restart(signal.SIGTERM if who == "restart" else signal.SIGKILL)
-            for client in self.people.values():
-                client.close()
-            self.people.clear()
-            self.closed.clear()
-        elif who == "wait":
-            time.sleep(int(said) / 1000)
-            self._settle("")
-        elif who == "files":
-            found = (self.broker.directory / said).iterdir()
-            self.lines += [f"= {one}" for one in sorted(self.names.hide(one.name) for one in found)]
-        elif said == "hangs up":
-            self.people[who].socket.shutdown(socket.SHUT_WR)
-            self._end(who)
         elif said == "is left alone":
             self.people[who].write(*self.pending.pop(who, []))
             self._end(who)
@@ -149,12 +93,18 @@ class Transcript:
                 self._await(who, lambda one: _text_of(one) == text)
             if text == said[6:]:
                 self._settle("")
-        elif said.startswith(">> "):
-            self.pending.setdefault(who, []).append(self._frame(who, said[3:]))
         else:
-            assert said.startswith("> "), line
-            self._say(who, self._frame(who, said[2:]))
-            self._settle(who)
+            super()._input(line)
+
+    def _waited(self) -> None:
+        self._settle("")
+
+    def _hung_up(self, who: str) -> None:
+        self._end(who)
+
+    def _files(self, name: str) -> None:
+        found = (self.broker.directory / name).iterdir()
+        self.lines += [f"= {one}" for one in sorted(self.names.hide(one.name) for one in found)]
 
     def _frame(self, who: str, said: str) -> Any:
         word, _, rest = said.partition(" ")
@@ -166,10 +116,6 @@ class Transcript:
                 frame = register_frame(f"{who}-session", self.kinds[who] == "new", **more)
             session = {name: one for name, one in frame["session"].items() if one is not None}
             return {**frame, "session": session}
-        if word == "send":
-            to, message_id, *others = rest.split(" ", 2)
-            fields = json.loads(others[0]) if others else {}
-            return {"type": "send", "to": to, "message": message(message_id, **fields)}
         if word == "list":
             self.requests += 1
             asked: dict[str, Any] = {"type": "list", "requestId": f"r{self.requests}"}
@@ -177,17 +123,10 @@ class Transcript:
                 asked["stream"] = True
             change = rest.removeprefix("in parts").strip()
             return {**asked, "change": json.loads(change)} if change else asked
-        if word == "receipt":
-            message_id, status = rest.split(" ")
-            receipt = {"messageId": message_id, "status": status, "timestamp": 6}
-            return {"type": "message_receipt", "receipt": receipt}
-        return json.loads(said)
+        return super()._frame(who, said)
 
     def _say(self, who: str, frame: Any) -> None:
-        if who not in self.people or who in self.closed:
-            self.closed.discard(who)
-            self.people[who] = self._connect(self.kinds[who])
-        self.people[who].write(*self.pending.pop(who, []), frame)
+        super()._say(who, frame)
         if frame == {"type": "unregister"}:  # no question is answered after it
             for other in self.people.keys() - self.closed - {who}:
                 left = {"type": "session_left", "sessionId": self.ids[who]}
@@ -199,7 +138,8 @@ class Transcript:
         while not any(map(wanted, client.arrived)):
             client._receive()
 
-    def _connect(self, kind: str) -> Client:
+    def _connect(self, who: str) -> Client:
+        kind = self.kinds[who]
         if kind == "intercom":
             return PiClient(self.broker.socket)
         return SubagentsClient(self.broker.subagents_socket, topics=kind == "new")
@@ -233,18 +173,6 @@ class Transcript:
             self.lines.append(f"{who} is closed")
             self.people.pop(who).close()
 
-    def _hear_out(self, who: str) -> None:
-        """Read until a listing comes that was asked for after all else, or until the end."""
-        client = self.people[who]
-        self.barriers += 1
-        question = {"requestId": f"barrier {self.barriers}"}
-        with contextlib.suppress(OSError):  # it ended, or we say no more
-            client.write({"type": "list", **question})
-        try:
-            client.take("sessions", **question)
-        except Ended:
-            self.closed.add(who)
-
 
 def _text_of(frame: Any) -> str:
     """What a message says, nothing for another frame."""
@@ -253,15 +181,4 @@ def _text_of(frame: Any) -> str:
 
 def played(path: Path) -> str:
     """A transcript as it becomes with a broker of its own."""
-    root = Path(tempfile.mkdtemp(prefix="pm-", dir="/tmp"))
-    broker = BrokerProcess(root)
-    try:
-        try:
-            return Transcript(broker.start()).run(path.read_text())
-        finally:
-            broker.finish()
-    except Exception as error:
-        error.add_note(f"standard error of the broker:\n{broker.words()}")
-        raise
-    finally:
-        shutil.rmtree(root)
+    return play(path, "pm-", Transcript)

@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 from mesh_hub import Hub
-from mesh_subagents_client import SubagentsClient, update
+from mesh_subagents_client import update
 from pi_broker_process import until
+from pi_connection import at_once
 from pi_frames_client import MAX_FRAME, message, packed
 
 #: So long a message waits for the next of its thread.
@@ -18,18 +19,6 @@ FULL = "Replace-mode delivery queue is full; retry after pending updates are del
 
 def in_thread(thread: str, **fields: Any) -> dict[str, Any]:
     return {"delivery": "queue", "queueMode": "replace", "threadId": thread, **fields}
-
-
-def at_once(client: SubagentsClient) -> list[str]:
-    """The types of what has been written to a connection already."""
-    client.socket.setblocking(False)
-    data = client.socket.recv(1 << 16)  # fails if there is nothing
-    kinds = []
-    while data:
-        length = int.from_bytes(data[:4])
-        kinds.append(json.loads(data[4 : 4 + length])["type"])
-        data = data[4 + length :]
-    return kinds
 
 
 # -- replace mode
