@@ -135,4 +135,13 @@ def run_until_end(settings: HubSettings, settle: Callable[[], HubSettings]) -> B
     # The reactor itself takes SIGTERM and SIGINT; a closed terminal is a request to go, too.
     signal.signal(signal.SIGHUP, lambda *_: reactor.callFromThread(stop_reactor, reactor))
     reactor.run()
-    return ended[0] if ended else None
+    error = ended[0] if ended else None
+    if error is None:  # we are going, and nothing that comes now makes it an accident
+        ignore_signals()
+    return error
+
+
+def ignore_signals() -> None:
+    """Be deaf to whoever tells this process to end."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

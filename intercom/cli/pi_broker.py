@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from intercom.cli import options, output
+from intercom.cli import daemon, options, output
 from intercom.errors import AlreadyLed, HubUnavailable, IntercomError
 from intercom.paths import ChannelPaths
 from intercom.pi.plan import Plan, plan_of
@@ -79,7 +79,6 @@ def _is_led(paths: ChannelPaths) -> bool:
 
 def _serve(paths: ChannelPaths) -> int | None:
     """Be the hub; None if another came first. The reactor runs once in a process: then again."""
-    from intercom.cli import daemon
     from intercom.hub.service import exit_status
 
     settle = partial(_settings, paths)
@@ -120,7 +119,7 @@ def _stay(loan: Loan) -> int:
         loan.wait()
         output.note("the hub that served the places has gone")
     except _Ended:
-        _ignore_signals()
+        daemon.ignore_signals()
         try:
             loan.give_back()
         except IntercomError as error:
@@ -130,8 +129,3 @@ def _stay(loan: Loan) -> int:
 
 class _Ended(Exception):
     """A signal has told us to go."""
-
-
-def _ignore_signals() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)

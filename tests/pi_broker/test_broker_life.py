@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -127,6 +128,18 @@ def test_a_second_signal_changes_nothing(broker: BrokerProcess) -> None:
     broker.join("ada")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
         os.kill(broker.pid, number)
+    assert broker.ended() == 0
+    assert not os.path.lexists(broker.socket)
+
+
+def test_signals_up_to_the_last_moment_change_nothing(broker: BrokerProcess) -> None:
+    broker.join("ada")
+    process = broker.process
+    assert process is not None
+    while process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+        time.sleep(0.002)
     assert broker.ended() == 0
     assert not os.path.lexists(broker.socket)
 
