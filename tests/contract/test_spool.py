@@ -597,6 +597,19 @@ class SpoolContract:
         stored = [self.successResultOf(answer).offset // size for answer in answers]
         self.assertEqual(stored, [2, 3, 4])
 
+    def test_reading_on_begins_behind_what_was_committed_before(self: Any) -> None:
+        """However soon it is asked for: nobody is shown again what it has just confirmed."""
+        self.open()
+        self.append(*(entry(n) for n in range(4)))
+        size = len(entry(0).line) + 1
+        self.now(self.spool.commit("bob", Position(1, size)))
+        for count in (2, 3):
+            self.spool.commit("bob", Position(1, count * size))
+        reading = self.spool.read("bob", None, 1 << 20)
+        for _ in range(4):
+            self.run_all()
+        self.assertEqual(self.successResultOf(reading).start.offset // size, 3)
+
     def test_what_others_commit_is_told_in_order_and_once(self: Any) -> None:
         self.open()
         self.append(*(entry(n) for n in range(4)))
