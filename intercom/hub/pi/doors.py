@@ -91,7 +91,7 @@ class PiDoors:
         self._files.append(runtime.publish_port(path, host.port, self._state_id, self._calls))
 
     def keep(self) -> None:
-        """Put back what is gone: a socket, or a file that names us. About once a second."""
+        """Put back a socket that a cleaner of temporary files took. About once a second."""
         for bound, port in list(self._open):
             try:
                 fresh = sockets.renew(bound)
