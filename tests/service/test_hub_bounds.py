@@ -258,12 +258,12 @@ def test_out_of_descriptors_a_hub_goes_on_for_those_whom_it_serves(
 
 @pytest.fixture
 def small_disk(tmp_path: Path, agent: MakeAgent) -> Iterator[Any]:
-    """An agent whose channel lies on a file system of 64 KiB."""
+    """An agent whose channel lies on a file system of 128 KiB."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
     place = Path("/tmp") / f"ic-small-{os.getpid()}"
     place.mkdir(mode=0o700)
-    options = "size=64k,mode=0700"
+    options = "size=128k,mode=0700"
     mount = ["mount", "-t", "tmpfs", "-o", options, "intercom-test", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         place.rmdir()
@@ -281,7 +281,7 @@ def test_a_small_disk_is_filled_and_freed_and_nothing_is_lost(
 ) -> None:
     """What was called stored is read whole; what was refused is nowhere; then all is well again."""
     ballast = small_disk.base / "ballast"
-    ballast.write_bytes(b"x" * 24 * 1024)
+    ballast.write_bytes(b"x" * 64 * 1024)
     running = hub(of=small_disk)
     inbox = Path(small_disk.paths.inbox("bob"))
     with running.connect() as client:
