@@ -167,6 +167,15 @@ def test_a_message_is_written_before_its_sender_is_told(hub: Hub) -> None:
         assert at_once(vi) == ["message"]
 
 
+def test_it_is_so_for_one_that_has_just_registered(hub: Hub) -> None:
+    """Its inbox is read just then."""
+    wu = hub.subagents("wu-welcoming")
+    for number in range(40):
+        vi = hub.subagents(f"vi-new-{number}")
+        assert wu.send(f"vi-new-{number}", "m")["type"] == "delivered"
+        assert "message" in at_once(vi)
+
+
 def test_nobody_is_too_fast_or_too_many(hub: Hub) -> None:
     """These clients' own broker has no such limits."""
     crowd = [hub.subagents(f"session-{number}", topics=False) for number in range(150)]

@@ -76,11 +76,6 @@ class Delivering:
             yield world.remove_ask_file(case.answers)
         return letter
 
-    def brought(self, letter: Letter) -> Work:
-        """Wait for a letter that is on its way to its receiver, behind others of the inbox."""
-        while self._carrier.is_coming(letter):
-            yield ("mail", letter.inbox)
-
     def _ask(self, case: Case, plan: Plan) -> Step[Ask | None]:
         """A question is pending before it is sent, on disk, too."""
         world, message = self._world, case.message
@@ -127,9 +122,16 @@ class Delivering:
             raise Undeliverable(written.text, "E_DELIVERY_FAILED", retryable=True)
         letter = self._place(written, plan, content)
         yield stored
-        if plan.plain and letter is not None:
-            yield from self._check_arrived(letter)
+        if letter is not None:
+            yield from self._brought(letter)
+            if plan.plain:
+                yield from self._check_arrived(letter)
         return letter
+
+    def _brought(self, letter: Letter) -> Work:
+        """Wait for a letter that is on its way to its receiver, behind others of the inbox."""
+        while self._carrier.is_coming(letter):
+            yield ("mail", letter.inbox)
 
     def _check_arrived(self, letter: Letter) -> Work:
         """Who left meanwhile gets nothing later: the sender is told, and may try another.

@@ -58,8 +58,6 @@ class Posting:
         world.outcomes.record(key, message_id, outcome)
         try:
             letter = yield from self._delivering.deliver(case, plan, content, line)
-            if letter is not None:
-                yield from self._delivering.brought(letter)
         except Undeliverable as no:
             outcome.state, outcome.reason, outcome.code = FAILED, no.reason, no.code
             outcome.retryable = no.retryable
