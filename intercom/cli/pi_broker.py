@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ def pi_broker(ctx: click.Context, script: str | None) -> int:
             if status is not None:
                 return status
         try:
-            with _borrow(paths, plan) as loan:
+            with closing(_borrow(paths, plan)) as loan:
                 return _stay(loan)
         except HubUnavailable:
             if time.monotonic() > deadline:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from types import TracebackType
 
 from intercom.client.blocking import HubConnection, new_id, refusal
 from intercom.client.dial import ConnectionLost, connect, silent
@@ -30,15 +29,8 @@ class Loan:
         self._hub = hub
         self._paths = paths
 
-    def __enter__(self) -> Loan:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Leave the hub alone."""
         self._hub.close()
 
     def wait(self) -> None:

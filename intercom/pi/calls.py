@@ -93,8 +93,8 @@ def discard(calls: Calls, path: str) -> None:
         calls.unlink(path)
 
 
-def content(calls: Calls, path: str) -> bytes | None:
-    """The content of a small file, None if there is none; at most one byte over `MAX_FILE`.
+def content(calls: Calls, path: str, most: int = MAX_FILE) -> bytes | None:
+    """The content of a file, None if there is none; at most one byte over so many.
 
     :raise UnsafePlace: it is not ours alone. :raise OSError: it cannot be read.
     """
@@ -104,8 +104,8 @@ def content(calls: Calls, path: str) -> bytes | None:
         return None
     try:
         found = bytearray()
-        while len(found) <= MAX_FILE:
-            more = calls.read(fd, MAX_FILE + 1 - len(found))
+        while len(found) <= most:
+            more = calls.read(fd, min(MAX_FILE, most - len(found)) + 1)
             if not more:
                 break
             found += more

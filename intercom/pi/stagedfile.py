@@ -13,9 +13,12 @@ import os
 from typing import Any
 
 from intercom.paths import ChannelPaths
-from intercom.pi.calls import Calls
+from intercom.pi.calls import Calls, content
 from intercom.records import Entry
 from intercom.spool.calls import write_all
+
+#: No log is longer: it is read whole, whatever was accepted.
+_LONGEST = 1 << 62
 
 
 class StagedFile:
@@ -32,8 +35,8 @@ class StagedFile:
         :raise OSError: the file cannot be read; also ``UnsafePlace``.
         """
         found: dict[str, Entry] = {}
-        data = _whole(self._calls, self._path)
-        for line in data.split(b"\n"):
+        data = content(self._calls, self._path, _LONGEST)
+        for line in (data or b"").split(b"\n"):
             with contextlib.suppress(
                 ValueError, LookupError, TypeError, AttributeError, RecursionError
             ):
@@ -90,17 +93,3 @@ def _entry(fields: dict[str, Any]) -> Entry:
         raise TypeError
     inbox, line, sender, message_id, digest, level = texts
     return Entry(0, inbox, line.encode(), sender, message_id, bytes.fromhex(digest), level)
-
-
-def _whole(calls: Calls, path: str) -> bytes:
-    try:
-        fd = calls.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return b""
-    try:
-        found = bytearray()
-        while more := calls.read(fd, 1 << 20):
-            found += more
-        return bytes(found)
-    finally:
-        calls.close(fd)
