@@ -12,21 +12,45 @@ if TYPE_CHECKING:
     from intercom.testing.hub import MemoryHub
 
 
-class MemoryClient:
-    """One raw connection to a :class:`MemoryHub`: says lines, hears lines."""
+class _Connection:
+    """One raw connection to a :class:`MemoryHub`."""
 
     def __init__(self, hub: MemoryHub, transport: BoundedTransport) -> None:
         self._hub = hub
         self.transport = transport
-        self.session = ""
         self._rest = b""
-        self._lines: list[dict[str, Any]] = []
+        self._heard: list[dict[str, Any]] = []
+
+    def _say(self, data: bytes) -> None:
+        """Send bytes, and let everything happen that follows."""
+        self.transport.receive(data)
+        self._hub.pump()
+
+    def _taken(self) -> bytes:
+        """What the hub has said and was not cut yet."""
+        data = bytearray(self._rest)
+        self._hub.pump()
+        while taken := self.transport.take():
+            data += taken
+            self._hub.pump()  # room makes the hub go on
+        return bytes(data)
+
+    def hang_up(self) -> None:
+        """Close the connection from its side."""
+        self.transport.hang_up()
+        self._hub.pump()
+
+
+class MemoryClient(_Connection):
+    """One raw connection to a :class:`MemoryHub`: says lines, hears lines."""
+
+    def __init__(self, hub: MemoryHub, transport: BoundedTransport) -> None:
+        super().__init__(hub, transport)
+        self.session = ""
 
     def say(self, data: bytes | dict[str, Any]) -> None:
         """Send raw bytes, or one object as a line, and let everything happen that follows."""
-        raw = data if isinstance(data, bytes) else json.dumps(data).encode() + b"\n"
-        self.transport.receive(raw)
-        self._hub.pump()
+        self._say(data if isinstance(data, bytes) else json.dumps(data).encode() + b"\n")
 
     def register(self, session: str, **payload: Any) -> dict[str, Any]:
         """Claim a session id; returns the hub's last answer (a welcome, or an error)."""
@@ -44,39 +68,21 @@ class MemoryClient:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Everything that the hub has said to it so far, decoded, in order."""
-        data = bytearray(self._rest)
-        self._hub.pump()
-        while taken := self.transport.take():
-            data += taken
-            self._hub.pump()  # room makes the hub go on
-        *whole, rest = data.split(b"\n")
-        self._rest = bytes(rest)
-        self._lines += [json.loads(line) for line in whole]
-        return self._lines
+        *whole, self._rest = self._taken().split(b"\n")
+        self._heard += [json.loads(line) for line in whole]
+        return self._heard
 
     def heard(self, kind: str) -> list[dict[str, Any]]:
         """What it has heard of one type."""
         return [line for line in self.lines if line["type"] == kind]
 
-    def hang_up(self) -> None:
-        """Close the connection from its side."""
-        self.transport.hang_up()
-        self._hub.pump()
 
-
-class MemoryPiClient:
+class MemoryPiClient(_Connection):
     """One raw connection of a pi client to a :class:`MemoryHub`: says frames, hears frames."""
-
-    def __init__(self, hub: MemoryHub, transport: BoundedTransport) -> None:
-        self._hub = hub
-        self.transport = transport
-        self._rest = b""
-        self._frames: list[dict[str, Any]] = []
 
     def say(self, data: bytes | dict[str, Any]) -> None:
         """Send raw bytes, or one frame, and let everything happen that follows."""
-        self.transport.receive(data if isinstance(data, bytes) else dump_frame(data))
-        self._hub.pump()
+        self._say(data if isinstance(data, bytes) else dump_frame(data))
 
     def register(self, session_id: str, **session: Any) -> dict[str, Any]:
         """Register as a pi-intercom client does; returns what it heard last."""
@@ -95,23 +101,14 @@ class MemoryPiClient:
     @property
     def frames(self) -> list[dict[str, Any]]:
         """Everything that the hub has said to it so far, in order."""
-        self._hub.pump()
-        data = self._rest
-        while taken := self.transport.take():
-            data += taken
-            self._hub.pump()  # room makes the hub go on
+        data = self._taken()
         while len(data) >= 4 and len(data) >= 4 + int.from_bytes(data[:4]):
             end = 4 + int.from_bytes(data[:4])
-            self._frames.append(json.loads(data[4:end]))
+            self._heard.append(json.loads(data[4:end]))
             data = data[end:]
         self._rest = data
-        return self._frames
+        return self._heard
 
     def heard(self, kind: str) -> list[dict[str, Any]]:
         """What it has heard of one type."""
         return [frame for frame in self.frames if frame["type"] == kind]
-
-    def hang_up(self) -> None:
-        """Close the connection from its side."""
-        self.transport.hang_up()
-        self._hub.pump()

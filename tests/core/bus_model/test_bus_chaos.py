@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bus_scene import SESSION, Scene
+from bus_trouble import Trouble
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from intercom.core.bus.limits import Limits
 from intercom.records import Appeared, Record
@@ -15,11 +16,10 @@ from intercom.wire.envelope import make, parse
 
 NAMES = ("a", "b", "c")
 LIMITS = Limits(burst=10**6)
-KINDS = st.sampled_from(["keep", "read", "ask", "unask"])
 sessions = st.sampled_from(NAMES)
 
 
-class ChaosMachine(RuleBasedStateMachine):
+class ChaosMachine(Trouble):
     """Three sessions that write to one another while the hub has every kind of trouble."""
 
     def __init__(self) -> None:
@@ -140,19 +140,6 @@ class ChaosMachine(RuleBasedStateMachine):
             self.withdrawn.add(message_id)
             self.scene.say(conn, {"type": "cancel_message", "messageId": message_id})
             self.look()
-
-    @rule(kind=KINDS)
-    def hold(self, kind: str) -> None:
-        self.scene.held.add(kind)
-
-    @rule(kind=KINDS)
-    def let_go(self, kind: str) -> None:
-        self.scene.let_go(kind)
-        self.look()
-
-    @rule(kind=st.sampled_from(["keep", "read", "ask"]))
-    def fail(self, kind: str) -> None:
-        self.scene.failing ^= {kind}
 
     @rule(name=sessions, verb=st.sampled_from(["paused", "drained"]))
     def flow(self, name: str, verb: str) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from bus_scene import PLAIN, SESSION, Scene
+from bus_trouble import Trouble
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from intercom.core.bus.limits import Limits
 from intercom.records import Record
@@ -24,12 +25,11 @@ PLAINS = ("worker-01", "worker-02")
 LINES = ("nd",)
 PI = INTERCOM + PLAINS
 LIMITS = Limits(burst=10**6)
-KINDS = st.sampled_from(["keep", "read", "ask", "unask"])
 senders = st.sampled_from(PI)
 receivers = st.sampled_from(PI + LINES)
 
 
-class MixedMachine(RuleBasedStateMachine):
+class MixedMachine(Trouble):
     """Two clients of each pi kind, and a session that speaks lines."""
 
     def __init__(self) -> None:
@@ -229,19 +229,6 @@ class MixedMachine(RuleBasedStateMachine):
             self.look()
 
     # -- trouble
-
-    @rule(kind=KINDS)
-    def hold(self, kind: str) -> None:
-        self.scene.held.add(kind)
-
-    @rule(kind=KINDS)
-    def let_go(self, kind: str) -> None:
-        self.scene.let_go(kind)
-        self.look()
-
-    @rule(kind=st.sampled_from(["keep", "read", "ask"]))
-    def fail(self, kind: str) -> None:
-        self.scene.failing ^= {kind}
 
     @rule(name=senders, verb=st.sampled_from(["paused", "drained"]))
     def flow(self, name: str, verb: str) -> None:
