@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from intercom.core.effects import Answer, Effect, Note, TakeBack
+from intercom.core.notices import cancelled
 from intercom.core.roster import Roster
 from intercom.core.routing import Identify, Routing
 from intercom.errors import IntercomError
@@ -49,8 +50,7 @@ def taken_back(
         return [
             Answer(back.connection, Fault(back.session, "TARGET_NOT_FOUND", text, back.reply_to))
         ]
-    text = f"{back.session} took its message {back.message_id} back"
-    details = {"code": "CANCELLED", "session": back.session}
+    text, details = cancelled(back.session, back.message_id)
     return [*routing.notify(to, text, back.message_id, details, now), done]
 
 

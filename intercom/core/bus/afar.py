@@ -40,10 +40,10 @@ class Afar:
             return []
         found, left = [], []
         for line in lines:
-            past = (line.generation, line.end) <= (move.generation, move.end)
-            if not past or line.generation != move.generation:
-                if line.generation >= move.generation:
-                    left.append(line)
+            if line.generation < move.generation:
+                continue
+            if (line.generation, line.end) > (move.generation, move.end):
+                left.append(line)
                 continue
             if move.state != "shown" or not line.told:
                 found.append(line.route)

@@ -15,7 +15,7 @@ from intercom.core.bus.foreign import Foreign
 from intercom.core.bus.handling import Handling
 from intercom.core.bus.handover import Handover
 from intercom.core.bus.judging import Judge
-from intercom.core.bus.keys import Key, inbox_of
+from intercom.core.bus.keys import inbox_of
 from intercom.core.bus.limits import Limits
 from intercom.core.bus.lines import End
 from intercom.core.bus.passing import Passing
@@ -25,6 +25,7 @@ from intercom.core.bus.recalling import Recalling
 from intercom.core.bus.reception import Reception
 from intercom.core.bus.sharing import Sharing
 from intercom.core.bus.world import World
+from intercom.core.effects import TakeBack
 from intercom.records import Appeared, Batch, Entry, Moved, Outcome, Refused, Shifted, Written
 from intercom.wire.pi.fields import Record
 
@@ -221,12 +222,7 @@ class Broker:
 
     def holds(self, session_id: str) -> bool:
         """Whether an inbox of this name is that of a pi session that is here."""
-        session = self._world.directory.get(Key(None, session_id))
-        if session is not None and not session.elsewhere:
-            return True
-        owner = self._carrier.owner(session_id)
-        found = None if owner is None else self._world.directory.get(owner)
-        return found is not None and not found.elsewhere
+        return self._carrier.resident(session_id) is not None
 
     def line_stored(self, inbox: str, line: bytes, now: int) -> list[Effect]:
         """A line was stored for a session that speaks lines, which may ask or answer another."""
@@ -243,16 +239,13 @@ class Broker:
             self._recalling.moved(move)
         return world.out
 
-    def cancelled_elsewhere(
-        self, session_id: str, message_id: str, to: str | None, ticket: int, now: int
-    ) -> list[Effect]:
+    def cancelled_elsewhere(self, back: TakeBack, now: int) -> list[Effect]:
         """A session that speaks lines takes a message back; ``TookBack`` tells of it.
 
-        Its ask ends in any case. :param to: the inbox of its receiver, if that is said.
+        Its ask ends in any case.
         """
         world = self._at(now)
-        work = self._recalling.cancel_line(Key(None, session_id), message_id, to, ticket)
-        world.turns.start(work, lambda: None)
+        world.turns.start(self._recalling.cancel_line(back), lambda: None)
         return world.out
 
     def named(self, name: str) -> str | None:

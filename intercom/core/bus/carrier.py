@@ -59,6 +59,11 @@ class Carrier:
         """Whose inbox it is, if that is known."""
         return self._owners.get(inbox)
 
+    def resident(self, inbox: str) -> Session | None:
+        """The pi session that is here and whose inbox it is."""
+        owner = self._owners.get(inbox)
+        return None if owner is None else self._world.directory.get(owner)
+
     def own(self, key: Key) -> None:
         """Know whose inbox is whose before anything is read of it."""
         self._owners[inbox_of(key)] = key
@@ -157,14 +162,16 @@ class Carrier:
         self._gaps.add(inbox)
         self.fetch(self._world.mailbox.box(inbox))
 
-    def fetch(self, box: Box) -> None:
-        """Read on, if there is something that somebody could take, or that is not known."""
+    def fetch(self, box: Box, absent: bool = False) -> None:
+        """Read on, if there is something that somebody could take, or that is not known.
+
+        :param absent: look at what is not known though nobody is here to take it.
+        """
         if box.reading:
             return
         starts: list[Position | None] = []
-        owner = self._owners.get(box.inbox)
-        session = None if owner is None else self._world.directory.get(owner)
-        if box.inbox in self._gaps and self._handover.can_take(session):
+        wanted = absent or self._handover.can_take(self.resident(box.inbox))
+        if box.inbox in self._gaps and wanted:
             starts.append(box.known)
             self._gaps.discard(box.inbox)  # what comes while it is read is another one
         letter = self._next(box)
@@ -188,18 +195,13 @@ class Carrier:
                 continue
             self._gaps.add(one)
             while one in self._gaps and one not in self.broken:
-                box = self._world.mailbox.box(one)
-                if not box.reading:
-                    self._gaps.discard(one)
-                    box.reading = True
-                    self._world.do(Read(one, box.known))
+                self.fetch(self._world.mailbox.box(one), absent=True)
                 yield ("mail", one)
 
     def resume(self, number: int) -> None:
         """A connection drains again, or an inbox may be readable now."""
         for box in self._world.mailbox.boxes():
-            owner = self._owners.get(box.inbox)
-            session = None if owner is None else self._world.directory.get(owner)
+            session = self.resident(box.inbox)
             if box.waiting or (session is not None and session.number == number):
                 self.fetch(box)
 
@@ -308,9 +310,7 @@ class Carrier:
     def _tidy(self) -> None:
         """Forget inboxes that have nothing in them, of sessions that are not here."""
         for box in self._world.mailbox.boxes():
-            owner = self._owners.get(box.inbox)
-            here = owner is not None and self._world.directory.get(owner) is not None
-            if not (here or box.letters or box.reading):
+            if self.resident(box.inbox) is None and not (box.letters or box.reading):
                 self.forget(box.inbox)
 
     def forget(self, inbox: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from intercom.core.effects import Note
+from intercom.core.effects import Note, TakeBack
 from intercom.records import Entry
 
 
@@ -67,13 +67,12 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
 class TookBack(msgspec.Struct, frozen=True, gc=False):
     """What became of ``cancelled_elsewhere``.
 
-    :ivar found: it was a message to a pi session. :ivar to: the inbox of who was asked by it,
-        if it was a question that waited for its answer.
+    :ivar back: what was asked; of a question that waited it names who was to answer.
+    :ivar found: it was a message to a pi session.
     """
 
-    ticket: int
+    back: TakeBack
     found: bool
-    to: str | None
 
 
 class Hold(msgspec.Struct, frozen=True, gc=False):

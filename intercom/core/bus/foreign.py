@@ -43,7 +43,7 @@ class Foreign:
         world, key = self._world, Key(None, session_id)
         info = member_info(session_id, said)
         known = world.directory.get(key)
-        if inbox_of(key) != session_id or (known is not None and known.dialect != NDJSON):
+        if inbox_of(key) != session_id or (known is not None and not known.elsewhere):
             world.do(Note("no_member", {"session": session_id}))
         elif known is None:
             self._join(key, info)
@@ -77,7 +77,7 @@ class Foreign:
     def number(self, session_id: str) -> int | None:
         """What stands for the connection of one that is here."""
         session = self._world.directory.get(Key(None, session_id))
-        return session.number if session is not None and session.dialect == NDJSON else None
+        return session.number if session is not None and session.elsewhere else None
 
     def ask_refusal(self, asker: str, target: str, message_id: str) -> str | None:
         """Why one of them may not ask a pi session this; the code for its own dialect."""
@@ -92,11 +92,10 @@ class Foreign:
 
     def unfit(self, inbox: str, line: bytes) -> tuple[str, str]:
         """Why a pi session that is here cannot be sent a line: code and text, or nothing."""
-        world, key = self._world, self._carrier.owner(inbox) or Key(None, inbox)
-        receiver = world.directory.get(key)
-        if receiver is None or receiver.elsewhere:
+        world, receiver = self._world, self._carrier.resident(inbox)
+        if receiver is None:
             return "", ""
-        content = read(line, inbox, key, world.resolve, world.now)
+        content = read(line, inbox, receiver.key, world.resolve, world.now)
         if content is None:
             return "", ""
         try:

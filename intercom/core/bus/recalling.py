@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from intercom.core.bus.carrier import Carrier
 from intercom.core.bus.directory import INTERCOM, Session
 from intercom.core.bus.effects import Notice, TookBack
@@ -10,6 +12,8 @@ from intercom.core.bus.keys import Key, inbox_of
 from intercom.core.bus.outcomes import FAILED
 from intercom.core.bus.turns import Work
 from intercom.core.bus.world import World
+from intercom.core.effects import TakeBack
+from intercom.core.notices import cancelled
 from intercom.records import Moved
 from intercom.wire.pi import replies
 from intercom.wire.pi.crossing import envelope_id
@@ -74,25 +78,25 @@ class Recalling:
 
     def _notify(self, sender: Key, receiver: Key, message_id: str) -> None:
         """A session that speaks lines has the message in its inbox: it hears that it is void."""
-        who, inbox = inbox_of(sender), inbox_of(receiver)
-        details = {"code": "CANCELLED", "session": who}
-        text = f"{who} took its message {message_id} back"
-        self._world.do(Notice(inbox, text, envelope_id(message_id), details))
+        about = envelope_id(message_id)
+        text, details = cancelled(inbox_of(sender), message_id)
+        self._world.do(Notice(inbox_of(receiver), text, about, details))
 
-    def cancel_line(self, sender: Key, message_id: str, to: str | None, ticket: int) -> Work:
+    def cancel_line(self, back: TakeBack) -> Work:
         """A session that speaks lines takes a message back.
 
         What it wrote to a pi session that is not here was not read yet: that is done now.
         """
-        world = self._world
+        world, sender, message_id = self._world, Key(None, back.session), back.message_id
         ask = world.asks.get(sender.scope, message_id)
         if ask is not None and ask.asker == sender:
             world.remove_ask(ask)
-            to = to or inbox_of(ask.target)
+            to = back.to_session or inbox_of(ask.target)
+            back = msgspec.structs.replace(back, to_session=to)
         route = world.routes.sent(sender, message_id, world.now)
         receiver = None if route is None else world.directory.get(route.receiver)
         if receiver is None and world.mailbox.sent(sender, message_id) is None:
-            yield from self._carrier.look(to)
+            yield from self._carrier.look(back.to_session)
         letter = world.mailbox.sent(sender, message_id)
         if letter is not None:
             yield self._handover.withdraw(letter, _CANCELLED)
@@ -102,7 +106,7 @@ class Recalling:
             frame = replies.cancelled(intercom_row(row, world.now), message_id, world.now)
             world.say(receiver.number, frame)
         found = letter is not None or (receiver is not None and not receiver.elsewhere)
-        world.do(TookBack(ticket, found, to))
+        world.do(TookBack(back, found))
 
     def moved(self, move: Moved) -> None:
         """A session that speaks lines has got what pi sessions wrote to it: they hear it."""

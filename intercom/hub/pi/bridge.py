@@ -6,11 +6,8 @@ of what it wrote there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import msgspec
 
 from intercom.core import effects as core_fx
 from intercom.core.bus import effects as fx
@@ -31,17 +28,12 @@ class Bridge:
         self,
         broker: Broker,
         feed: Callable[..., None],
-        perform: Callable[[Iterable[fx.Effect]], None],
         now: Callable[[], int],
     ) -> None:
         self.members = Members(broker, now)
         self._broker = broker
         self._feed = feed
-        self._perform = perform
-        self._now = now
         self._core: IRouter | None = None
-        self._taken_back: dict[int, core_fx.TakeBack] = {}
-        self._tickets = count(1)
         self._tell: Callable[..., None]
 
     def meet(self, core: IRouter, tell: Callable[..., None]) -> None:
@@ -59,7 +51,7 @@ class Bridge:
         return {
             core_fx.MemberJoined: self._joined,
             core_fx.MemberLeft: lambda one: self._feed(self._broker.left_elsewhere, one.session),
-            core_fx.TakeBack: self._take_back,
+            core_fx.TakeBack: lambda back: self._feed(self._broker.cancelled_elsewhere, back),
         }
 
     def _joined(self, one: core_fx.MemberJoined) -> None:
@@ -67,13 +59,6 @@ class Bridge:
         if one.pid is not None:
             info["pid"] = one.pid
         self._feed(self._broker.joined_elsewhere, one.session, info)
-
-    def _take_back(self, back: core_fx.TakeBack) -> None:
-        """See whether it was a message to a session of a pi client."""
-        ticket = next(self._tickets)
-        self._taken_back[ticket] = back
-        asked = (back.session, back.message_id, back.to_session, ticket)
-        self._feed(self._broker.cancelled_elsewhere, *asked)
 
     def moved(self, moves: Sequence[Moved]) -> None:
         """See :meth:`ISpoolListener.moved`."""
@@ -95,10 +80,8 @@ class Bridge:
 
     def took_back(self, effect: fx.TookBack) -> None:
         """It was, or it was not: then its receiver may be one of ours."""
-        back = self._taken_back.pop(effect.ticket)
         if self._core is not None:
-            back = msgspec.structs.replace(back, to_session=back.to_session or effect.to)
-            self._tell(self._core.taken_back, back, effect.found)
+            self._tell(self._core.taken_back, effect.back, effect.found)
 
     def notice(self, effect: fx.Notice) -> None:
         """Something is to be told to one of ours."""

@@ -93,7 +93,7 @@ class Bus:
         self._mail = Mail(spool, self._feed, broker)
         self._peers: dict[int, Peer] = {}
         self._watches = Watches(clock, self._is_taken, self._taken)
-        self.bridge = Bridge(broker, self._feed, self._perform, self._now)
+        self.bridge = Bridge(broker, self._feed, self._now)
         self._resolving: dict[int, list[Callable[[], None]]] = {}
         self._todo: deque[fx.Effect] = deque()
         self._performing = False
@@ -164,16 +164,6 @@ class Bus:
     def pending(self) -> int:
         """Answers of the shell that are waited for."""
         return self._broker.pending
-
-    @property
-    def peer_count(self) -> int:
-        """Connections attached now."""
-        return len(self._peers)
-
-    @property
-    def sessions(self) -> int:
-        """Sessions that are connected."""
-        return self._broker.sessions
 
     def closing(self) -> None:
         """The hub is going: everybody is closed, when what was said to them has left."""
