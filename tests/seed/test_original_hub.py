@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +30,26 @@ def order(listener: subprocess.Popen[bytes], **fields: Any) -> None:
     """Have a listener send something."""
     assert listener.stdin
     listener.stdin.write(json.dumps({"action": "send", **fields}).encode() + b"\n")
+
+
+def stop_between_looks(listener: subprocess.Popen[bytes], inbox: Path) -> None:
+    """Stop a listener, and not while it holds the lock under which it looks into its inbox."""
+    while True:
+        listener.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, listener.pid, os.WSTOPPED | os.WNOWAIT)
+        if not (inbox.exists() and is_locked(inbox)):
+            return
+        listener.send_signal(signal.SIGCONT)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds a lock on a file, alone or with others."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def report(mesh: Mesh, listener: subprocess.Popen[bytes]) -> dict[str, Any]:
@@ -169,7 +191,7 @@ def test_a_stopped_listener_is_taken_over_beside_the_original_hub(
     """That hub knows no take-over and keeps the old connection: the file is followed instead."""
     ann, bob = agent("ann"), agent("bob")
     with mesh.listening(bob) as ours:
-        ours.send_signal(signal.SIGSTOP)
+        stop_between_looks(ours, Path(bob.paths.inbox("bob")))
         try:
             ann.run("send", "--to", "bob", "--text", "one").ok()
             taken = bob.run("listen", "--takeover", "--once", "--timeout", "30")
