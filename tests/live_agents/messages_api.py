@@ -1,0 +1,97 @@
+"""The Messages dialect, as Claude Code speaks it: what is asked, and a turn as a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from model_script import SHELL, Asked, Call, Result, Say, Turn
+
+PATH = "/v1/messages"
+SHELL_TOOL = "Bash"
+CHUNK = 12  # characters; a stream of one piece would be none
+
+
+def understand(body: dict[str, Any]) -> Asked:
+    """Read a request."""
+    told = [("system", text) for text in _texts(body.get("system"))]
+    results: list[Result] = []
+    for message in body["messages"]:
+        told += [(message["role"], text) for text in _texts(message["content"])]
+        results += _results(message["content"])
+    tools = {
+        SHELL if tool["name"] == SHELL_TOOL else tool["name"]: tool.get("description", "")
+        for tool in body.get("tools") or ()
+    }
+    return Asked("messages", body["model"], tools, tuple(told), tuple(results))
+
+
+def stream(turn: Turn, number: int, model: str) -> Iterator[bytes]:
+    """The events of a turn, in pieces as a model writes them."""
+    message = {"id": f"msg_{number:08}", "type": "message", "role": "assistant", "model": model}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    opening = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    yield _event("message_start", message=message | opening)
+    if isinstance(turn, Say):
+        yield from _block({"type": "text", "text": ""}, "text_delta", "text", turn.text)
+        why = "end_turn"
+    else:
+        name, arguments = _tool_use(turn)
+        block = {"type": "tool_use", "id": f"toolu_{number:08}", "name": name, "input": {}}
+        yield from _block(block, "input_json_delta", "partial_json", json.dumps(arguments))
+        why = "tool_use"
+    ending = {"stop_reason": why, "stop_sequence": None}
+    yield _event("message_delta", delta=ending, usage={"output_tokens": 1})
+    yield _event("message_stop")
+
+
+def whole(turn: Turn, number: int, model: str) -> dict[str, Any]:
+    """A turn for a request that wants no stream."""
+    block: dict[str, Any] = {"type": "text", "text": turn.text} if isinstance(turn, Say) else {}
+    if isinstance(turn, Call):
+        name, arguments = _tool_use(turn)
+        block = {"type": "tool_use", "id": f"toolu_{number:08}", "name": name, "input": arguments}
+    return {
+        "id": f"msg_{number:08}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [block],
+        "stop_reason": "end_turn" if isinstance(turn, Say) else "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+
+
+def _texts(content: Any) -> list[str]:
+    """The texts of a content, which may be one string."""
+    if isinstance(content, str):
+        return [content]
+    return [block["text"] for block in content or () if block["type"] == "text"]
+
+
+def _results(content: Any) -> Iterator[Result]:
+    for block in content if isinstance(content, list) else ():
+        if block["type"] == "tool_result":
+            parts = block.get("content")
+            yield Result("\n".join(_texts(parts)), bool(block.get("is_error")))
+
+
+def _tool_use(call: Call) -> tuple[str, dict[str, Any]]:
+    assert isinstance(call.arguments, dict)
+    if call.tool != SHELL:
+        return call.tool, call.arguments
+    return SHELL_TOOL, {"description": "run a command", **call.arguments}
+
+
+def _block(block: dict[str, Any], kind: str, member: str, text: str) -> Iterator[bytes]:
+    yield _event("content_block_start", index=0, content_block=block)
+    for at in range(0, len(text), CHUNK):
+        delta = {"type": kind, member: text[at : at + CHUNK]}
+        yield _event("content_block_delta", index=0, delta=delta)
+    yield _event("content_block_stop", index=0)
+
+
+def _event(name: str, **members: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **members})}\n\n".encode()

@@ -1,0 +1,114 @@
+"""What a fake model is to do, and what it was asked, in words of no vendor.
+
+A program of agents sends its whole conversation with every request. So the model needs no
+memory: as many results of tools as a request carries, that many turns were played, and a
+request that is repeated gets the same turn again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+#: The tool that runs a command, whatever its host calls it.
+SHELL = "shell"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a tool gave back.
+
+    :ivar failed: the host says so; None where its dialect has no place for it.
+    """
+
+    text: str
+    failed: bool | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, as far as a script or a test looks at it.
+
+    :ivar tools: what the model may call, by the names that a script uses, with descriptions.
+    :ivar told: everything that it was told in this conversation, with the role: instructions,
+        prompts, what the host puts between them.
+    :ivar results: what its calls gave back, the oldest first.
+    """
+
+    dialect: str
+    model: str
+    tools: dict[str, str]
+    told: tuple[tuple[str, str], ...]
+    results: tuple[Result, ...]
+
+    def told_as(self, role: str) -> str:
+        """All that came under one role."""
+        return "\n".join(text for who, text in self.told if who == role)
+
+
+@dataclass(frozen=True)
+class Say:
+    """The model says something, and its turn is over."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """The model calls a tool.
+
+    :ivar tool: `SHELL`, or a name as `Asked.tools` has it.
+    :ivar arguments: them, or what computes them from the results so far.
+    """
+
+    tool: str
+    arguments: dict[str, Any] | Callable[[tuple[Result, ...]], dict[str, Any]]
+
+
+Turn = Say | Call
+
+
+class OffScript(Exception):
+    """The conversation went where the script does not go."""
+
+
+@dataclass
+class Script:
+    """The turns of one conversation.
+
+    :ivar played: the turns that were given, with the arguments as they were sent.
+    :ivar mishaps: what kept the script from going on; a test wants this to be empty.
+    """
+
+    turns: list[Turn]
+    played: dict[int, Turn] = field(default_factory=dict)
+    mishaps: list[str] = field(default_factory=list)
+
+    def answer(self, asked: Asked) -> Turn:
+        """The turn for a request; where there is none, words that say why."""
+        at = len(asked.results)
+        try:
+            turn = self._turn(at, asked)
+        except Exception as error:
+            self.mishaps.append(f"turn {at}: {type(error).__name__}: {error}")
+            return Say(f"The script cannot go on: {error}")
+        self.played[at] = turn
+        return turn
+
+    def _turn(self, at: int, asked: Asked) -> Turn:
+        if at >= len(self.turns):
+            raise OffScript(f"there are {len(self.turns)} turns")
+        turn = self.turns[at]
+        if isinstance(turn, Say):
+            return turn
+        if turn.tool not in asked.tools:
+            raise OffScript(f"{turn.tool!r} is not among the tools {sorted(asked.tools)}")
+        arguments = turn.arguments
+        return Call(
+            turn.tool, arguments if isinstance(arguments, dict) else arguments(asked.results)
+        )
+
+    def over(self) -> bool:
+        """Whether the last turn was given."""
+        return len(self.turns) - 1 in self.played

@@ -1,0 +1,89 @@
+"""The Responses dialect, as Codex speaks it: what is asked, and a turn as a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from model_script import SHELL, Asked, Result, Say, Turn
+
+PATH = "/v1/responses"
+SHELL_TOOL = "exec_command"
+CHUNK = 12  # characters; a stream of one piece would be none
+
+
+def understand(body: dict[str, Any]) -> Asked:
+    """Read a request."""
+    told = [("system", body["instructions"])] if body.get("instructions") else []
+    results = []
+    for item in body["input"]:
+        if item["type"] == "message":
+            told += [(item["role"], part["text"]) for part in item["content"] if "text" in part]
+        elif item["type"] == "function_call_output":
+            results.append(Result(_text(item["output"])))
+    return Asked("responses", body["model"], _tools(body), tuple(told), tuple(results))
+
+
+def stream(turn: Turn, number: int, model: str) -> Iterator[bytes]:
+    """The events of a turn, in pieces as a model writes them."""
+    response = {"id": f"resp_{number:08}", "object": "response", "model": model}
+    yield _event("response.created", response=response | {"status": "in_progress", "output": []})
+    yield from _said(turn, number) if isinstance(turn, Say) else _called(turn, number)
+    usage = {
+        "input_tokens": 1,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 1,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 2,
+    }
+    yield _event("response.completed", response=response | {"status": "completed", "usage": usage})
+
+
+def _said(turn: Say, number: int) -> Iterator[bytes]:
+    item = {"type": "message", "id": f"item_{number:08}", "role": "assistant"}
+    yield _event("response.output_item.added", output_index=0, item=item | {"content": []})
+    where = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+    for at in range(0, len(turn.text), CHUNK):
+        yield _event("response.output_text.delta", **where, delta=turn.text[at : at + CHUNK])
+    content = [{"type": "output_text", "text": turn.text, "annotations": []}]
+    yield _event("response.output_item.done", output_index=0, item=item | {"content": content})
+
+
+def _called(turn: Any, number: int) -> Iterator[bytes]:
+    space, _, name = turn.tool.rpartition("__")
+    item = {"type": "function_call", "id": f"item_{number:08}", "call_id": f"call_{number:08}"}
+    arguments = turn.arguments
+    if turn.tool == SHELL:
+        name, arguments = SHELL_TOOL, {"cmd": arguments["command"]}
+    item |= {"name": name, **({"namespace": space} if space else {})}
+    text = json.dumps(arguments)
+    yield _event("response.output_item.added", output_index=0, item=item | {"arguments": ""})
+    for at in range(0, len(text), CHUNK):
+        delta = {"item_id": item["id"], "output_index": 0, "delta": text[at : at + CHUNK]}
+        yield _event("response.function_call_arguments.delta", **delta)
+    yield _event("response.output_item.done", output_index=0, item=item | {"arguments": text})
+
+
+def _tools(body: dict[str, Any]) -> dict[str, str]:
+    """Functions by name; those of a namespace (a server of MCP) as ``namespace__name``."""
+    found = {}
+    for tool in body.get("tools") or ():
+        name, about = tool.get("name", tool["type"]), tool.get("description", "")
+        if tool["type"] == "namespace":
+            for inner in tool["tools"]:
+                found[f"{name}__{inner['name']}"] = inner.get("description", "")
+        else:
+            found[SHELL if name == SHELL_TOOL else name] = about
+    return found
+
+
+def _text(output: Any) -> str:
+    """What a tool gave back: a string, or a list of parts."""
+    if isinstance(output, str):
+        return output
+    return "\n".join(part["text"] for part in output if "text" in part)
+
+
+def _event(name: str, **members: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **members})}\n\n".encode()
