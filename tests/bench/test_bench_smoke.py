@@ -6,7 +6,9 @@ Nothing here is judged by time; that is what ``tests/bench/run.py`` is for.
 from __future__ import annotations
 
 import json
+import os
 import pstats
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,9 +22,11 @@ BENCH = Path(__file__).resolve().parent
 sys.path.insert(0, str(BENCH))
 
 from gauge import load, main, report  # noqa: E402  the path comes first
-from gauge.dialects import Pi, PiSubagents, packed  # noqa: E402
+from gauge.dialects.pi import Pi, PiSubagents, packed  # noqa: E402
+from gauge.peers import PEERS  # noqa: E402
 from gauge.processes import Mailing  # noqa: E402
-from gauge.targets import Ours, Target, running, scratch, targets_named  # noqa: E402
+from gauge.server import Absent, Target, running, scratch  # noqa: E402
+from gauge.targets import Ours, targets_named  # noqa: E402
 from gauge.texts import SHORTEST, Arrivals, Broken, Ledger, Texts  # noqa: E402
 from gauge.workloads import GROUPS, Workload  # noqa: E402
 
@@ -118,7 +122,7 @@ def test_an_echo_is_its_own_recipient() -> None:
     assert found["messages"] == 640
 
 
-def test_what_cannot_reach_everybody_has_no_fan_out(tmp_path: Path) -> None:
+def test_what_has_no_recipients_has_no_fan_out(tmp_path: Path) -> None:
     """It is left out of the comparison, in which the others stand."""
     words = ["--messages", "20", "--rounds", "1", "--target", "echo", "--target", "relay"]
     assert list(rows_of(bench(tmp_path, "fan-out", *words), "fan-out")) == ["relay"]
@@ -134,6 +138,67 @@ def test_the_hub_of_another_checkout_is_named_after_it(tmp_path: Path) -> None:
     assert target.environment(tmp_path)["PYTHONPATH"] == str(tmp_path / "before")
 
 
+# -- servers that others made -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_every_peer_takes_and_brings_each_message(name: str) -> None:
+    """To one receiver, and to all of ten; those that promise to keep a message say so of each."""
+    (target,) = targets_named(name, ())
+    try:
+        found = measured(target, Workload("short", "messages_per_s", 200, 4, 5, window=8))
+    except Absent as error:
+        pytest.skip(str(error))
+    assert found["messages"] == 4 * 48  # the first twentieth warms up
+    assert ("receipt_p50_us" in found) == (name != "nats")
+    found = measured(target, Workload("short", "messages_per_s", 20, 1, 10, fan_out=True))
+    assert found["messages"] == 19 * 10
+    assert ("receipt_p50_us" in found) == (name != "nats")
+
+
+def test_a_peer_that_is_not_installed_is_said_to_be_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the package that brings it, and a status of its own."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("gauge.server._ELSEWHERE", str(tmp_path))
+    words = ["bulk", "--target", "redis-always", "--dir", str(tmp_path)]
+    assert main.main(words) == os.EX_UNAVAILABLE
+    told = capsys.readouterr()
+    assert "there is no redis-server: install the package redis-server" in told.err
+    assert not told.out
+
+
+RELAYS = """
+import sys
+sys.path[:0] = sys.argv[3:]
+from gauge.relay import Relay
+
+class Confirming(Relay):
+    def recipients(self, sender, line):
+        sender.waiting.append(b'["' + line[7:23] + b'"]' + bytes([10]))
+        self.flush(sender)
+        return super().recipients(sender, line)
+
+(Confirming if sys.argv[1] == "confirming" else Relay)(sys.argv[2]).serve()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "confirms"), [("cmd", "relay", False), ("cmd-ack", "confirming", True)]
+)
+def test_any_command_can_be_measured(kind: str, name: str, confirms: bool) -> None:
+    """One that speaks NDJSON, and perhaps answers each line with one that has its id."""
+    words = [sys.executable, "-c", RELAYS, name, "{socket}", str(BENCH), str(BENCH.parents[1])]
+    (target,) = targets_named(f"mine={kind}:{shlex.join(words)}", ())
+    assert target.name == "mine"
+    found = measured(target, Workload("short", "messages_per_s", 80, 2, 2, window=4))
+    assert found["messages"] == 76
+    assert ("receipt_p50_us" in found) == confirms
+    with pytest.raises(ValueError, match="says with neither"):
+        targets_named("cmd:hub --quiet", ())
+
+
 # -- pi clients -------------------------------------------------------------------------------
 
 
@@ -143,16 +208,16 @@ def test_pi_clients_are_compared_with_lines() -> None:
     words = [word for name in names for word in ("--target", name)]
     words += ["--level", "process", "--rounds", "1", "--runs", "1", "--messages", "80"]
     with scratch("/tmp") as place:  # a socket's path must not be long
-        found = bench(place, "bulk", "ping-pong", "fan-out", "cold-start", *words)
-    for workload, messages in (("bulk", 80), ("ping-pong", 76)):
-        rows = rows_of(found, workload)
-        assert list(rows) == [f"{name}-process" for name in names]
-        for row in rows.values():
-            assert [run["messages"] for run in row["runs"]] == [messages]
-            assert row["medians"]["receipt_p99_us"] > 0
-        assert [row["notes"].get("acks") for row in rows.values()] == [True, False, True]
-        assert rows["pi-ndjson-process"]["notes"]["level"] == "process"
-    assert list(rows_of(found, "fan-out")) == ["pi-ndjson-process"]
+        found = bench(place, "bulk", "fan-out", "cold-start", *words)
+    rows = rows_of(found, "bulk")
+    assert list(rows) == [f"{name}-process" for name in names]
+    for row in rows.values():
+        assert [run["messages"] for run in row["runs"]] == [80]
+        assert row["medians"]["receipt_p99_us"] > 0
+    assert [row["notes"].get("acks") for row in rows.values()] == [True, None, True]
+    assert rows["pi-ndjson-process"]["notes"]["level"] == "process"
+    # Without an address of all, each of the ten has a message of its own.
+    assert [row["runs"][0]["messages"] for row in rows_of(found, "fan-out").values()] == [760] * 3
     assert list(rows_of(found, "cold-start"))[2:] == ["pi-process"]
 
 

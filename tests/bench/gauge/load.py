@@ -15,10 +15,12 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from socket import AF_UNIX, SOCK_STREAM, socket
+from socket import socket
 from typing import Any
 
-from gauge.dialects import DIALECTS, Dialect
+from gauge.addresses import connect
+from gauge.dialects import DIALECTS
+from gauge.dialects.base import Dialect
 from gauge.texts import Arrivals, Broken, Ledger, Texts
 from gauge.usage import Meter, memory_mib
 from gauge.workloads import Workload
@@ -40,7 +42,7 @@ _buffer = memoryview(bytearray(1 << 18))
 class Job:
     """What one load generator is to do.
 
-    :ivar address: path of the server's Unix socket; :ivar pid: the server's process.
+    :ivar address: where the server listens; :ivar pid: the server's process.
     :ivar prefix: begins the names of all connections: a server that is not ours may
         remember those of earlier runs.
     :ivar seconds: after this time no more is sent, and the run is judged by what was.
@@ -70,6 +72,7 @@ class End:
 
     :ivar frames: what it sends, ready made; empty for a receiver.
     :ivar missing: how often each of them has still to arrive.
+    :ivar parts: how many messages each frame is; each is confirmed by itself.
     :ivar limit: how many are to be sent for now.
     :ivar sent, arrived, confirmed: how many were.
     """
@@ -81,16 +84,20 @@ class End:
         self.limit = self.sent = self.arrived = self.confirmed = 0
         self.sent_at: list[float] = []
         self.missing: list[int] = []
+        self.parts = 1
+        self.unsaid: list[int] = []
         self.told = bytearray()
         self.unwritten = b""
         self.arrivals: Arrivals | None = None
         self.ledger: Ledger
 
-    def sends(self, frames: list[bytes], copies: int) -> None:
+    def sends(self, frames: list[bytes], copies: int, parts: int) -> None:
         """Give it something to send; each of it arrives ``copies`` times."""
         self.frames = frames
+        self.parts = parts
         self.missing = [copies] * len(frames)
-        self.told = bytearray(len(frames))
+        self.unsaid = [parts] * len(frames)
+        self.told = bytearray(len(frames) * parts)
 
     def receives(self, size: int, ledger: Ledger) -> None:
         """Say what it must get."""
@@ -140,10 +147,9 @@ class Load:
             receiver.receives(load.size, Ledger(due, step))
 
     def _connect(self, name: str, receives: bool) -> End:
-        sock = socket(AF_UNIX, SOCK_STREAM)
+        sock = connect(self._job.address)
         dialect = DIALECTS[self._job.dialect](sock, name, self._job.channel)
         end = self._ends[sock.fileno()] = End(sock, dialect)
-        sock.connect(self._job.address)
         dialect.greet(receives)
         sock.setblocking(False)
         self._poll.register(sock, select.EPOLLIN)
@@ -151,22 +157,27 @@ class Load:
 
     def _frames(
         self, dialect: Dialect, sender: int, receivers: list[str]
-    ) -> tuple[list[bytes], int]:
-        """What one sender sends, and how often each of it arrives."""
+    ) -> tuple[list[bytes], int, int]:
+        """What one sender sends, how often each of it arrives, and how many messages it is."""
         load, texts = self._job.workload, Texts(self._job.workload.size)
         numbers = range(load.messages // load.senders)
+        count = len(receivers)
         if not load.fan_out:
-            count = len(receivers)
             frames = [
                 dialect.frame(receivers[(sender + n) % count], n, texts.write(sender, n))
                 for n in numbers
             ]
-            return frames, 1
-        if dialect.everyone is None:
-            raise Broken("this server has no address that reaches everybody")
-        everyone = dialect.everyone
-        frames = [dialect.frame(everyone, n, texts.write(sender, n)) for n in numbers]
-        return frames, len(receivers)
+            return frames, 1, 1
+        to = receivers if dialect.everyone is None else [dialect.everyone]
+        parts = len(to)
+        frames = [
+            b"".join(
+                dialect.frame(one, n * parts + part, texts.write(sender, n))
+                for part, one in enumerate(to)
+            )
+            for n in numbers
+        ]
+        return frames, count, parts
 
     # -- the loop
 
@@ -264,8 +275,8 @@ class Load:
                 end.ledger.enter(number, sequence)
                 self._arrived(self._senders[number], sequence, now)
         if end.frames:
-            for sequence in end.dialect.confirmed(data):
-                self._confirmed(end, sequence, now)
+            for number in end.dialect.confirmed(data):
+                self._confirmed(end, number, now)
         else:
             answer = end.dialect.replies(data)
             if answer:
@@ -280,10 +291,15 @@ class Load:
             self.arrival_s.append(now - sender.sent_at[sequence])
             self._ready.add(sender)
 
-    def _confirmed(self, sender: End, sequence: int, now: float) -> None:
-        if sequence >= sender.sent or sender.told[sequence]:
-            raise Broken(f"{sender.dialect.name} was told of message {sequence} without reason")
-        sender.told[sequence] = 1
+    def _confirmed(self, sender: End, number: int, now: float) -> None:
+        """A message is confirmed; the last of those that one frame is counts."""
+        sequence = number // sender.parts
+        if sequence >= sender.sent or sender.told[number]:
+            raise Broken(f"{sender.dialect.name} was told of message {number} without reason")
+        sender.told[number] = 1
+        sender.unsaid[sequence] -= 1
+        if sender.unsaid[sequence]:
+            return
         sender.confirmed += 1
         self._due -= 1
         self.receipt_s.append(now - sender.sent_at[sequence])

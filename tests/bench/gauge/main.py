@@ -15,17 +15,8 @@ from typing import Any, TextIO
 from gauge import processes, report
 from gauge.dialects import DIALECTS
 from gauge.load import Job
-from gauge.targets import (
-    BENCH,
-    LEVELS,
-    OURS,
-    ROOT,
-    Ours,
-    Target,
-    running,
-    scratch,
-    targets_named,
-)
+from gauge.server import BENCH, ROOT, Absent, Target, running, scratch
+from gauge.targets import LEVELS, OURS, SETS, targets_named
 from gauge.texts import Broken
 from gauge.workloads import GROUPS, LOADS, PROCESSES, Workload
 
@@ -44,7 +35,8 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         description="Measure hubs: every message is checked, and everything is a ratio.",
         epilog="A --target is echo, relay, ours (at each --level), ours-live (the same, its "
         "receivers taking pushes only), pi, pi-subagents, pi-ndjson (our hub as pi-broker, and "
-        "these as its clients), or the path of the socket of a hub that runs.",
+        f"these as its clients), {', '.join(SETS['peers'])}, peers (all of these), all, the path "
+        "of the socket of a hub that runs, or cmd:COMMAND (see docs/performance.md).",
     )
     add = parser.add_argument
     known = [*GROUPS, *LOADS, *PROCESSES]
@@ -130,7 +122,7 @@ class Bench:
         targets = [
             target
             for target in self._targets
-            if not load.fan_out or DIALECTS[target.dialect].everyone is not None
+            if not load.fan_out or not DIALECTS[target.dialect].returns
         ]
         rounds: report.Rounds = {target.name: [] for target in targets}
         for number in range(self._options.rounds):
@@ -155,7 +147,7 @@ class Bench:
         """One load on one fresh server."""
         options = self._options
         profile = None
-        if options.profile is not None and isinstance(target, Ours):
+        if options.profile is not None and target.profiled:
             options.profile.mkdir(parents=True, exist_ok=True)
             file = f"{load.name}-{target.name}-{number + 1}.pstats"
             profile = options.profile.resolve() / file
@@ -175,6 +167,7 @@ class Bench:
             )
             result = generate(job, load_core)
             result["startup_ms"] = server.startup_s * 1000
+            result["notes"].setdefault("level", target.promise)
             return result
 
     def _processes(self, name: str) -> dict[str, Any]:
@@ -220,7 +213,11 @@ def generate(job: Job, core: int | None) -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the status is 1 if a server broke its word, and there are no figures."""
+    """Run the command.
+
+    The status is 1 if a server broke its word, and 69 if one is not installed; there are
+    no figures then.
+    """
     options = arguments(words)
     try:
         bench = Bench(options, sys.stderr if options.json == "-" else sys.stdout)
@@ -228,6 +225,9 @@ def main(words: Sequence[str]) -> int:
     except (Broken, ValueError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 1
+    except Absent as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return os.EX_UNAVAILABLE
     if options.json:
         text = json.dumps(results, indent=1) + "\n"
         if options.json == "-":

@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from gauge.targets import Ours, Target, clean_environment, running, scratch
+from gauge.server import Target, clean_environment, running, scratch
+from gauge.targets import Ours
 from gauge.texts import Arrivals, Broken, Ledger, Texts
 
 #: What a command is compared with: the interpreter alone, and with what ours is made of.

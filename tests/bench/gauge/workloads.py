@@ -47,16 +47,19 @@ LOADS = {
         Workload("bulk-4k", _SPEED, 16_000, senders=8, receivers=8, window=64, size=4096),
         Workload("chatty", _SPEED, 16_000, senders=64, receivers=32),
         Workload("fan-out", _SPEED, 3_000, receivers=10, window=64, fan_out=True),
+        Workload("fan-out-100", _SPEED, 600, receivers=100, window=64, fan_out=True),
         Workload("ping-pong", _DELAY, 2_000),
+        Workload("ping-pong-4k", _DELAY, 2_000, size=4096),
         Workload("paced", _DELAY, 1_500, window=64, rate=500.0),
+        Workload("paced-4k", _DELAY, 1_500, window=64, rate=500.0, size=4096),
     )
 }
 #: Workloads of whole processes, see :mod:`gauge.processes`.
 PROCESSES = ("send", "cold-start")
 
 GROUPS = {
-    "throughput": ("bulk", "bulk-4k", "chatty", "fan-out"),
-    "latency": ("ping-pong", "paced"),
+    "throughput": ("bulk", "bulk-4k", "chatty", "fan-out", "fan-out-100"),
+    "latency": ("ping-pong", "ping-pong-4k", "paced", "paced-4k"),
     "processes": PROCESSES,
     "all": (*LOADS, *PROCESSES),
 }
