@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import messages_api
 import responses_api
-from model_script import Asked, Say, Script
+from model_script import Asked, Say, Script, Turn
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Cooperator
 from twisted.web.http import BAD_REQUEST, NOT_FOUND
@@ -28,15 +29,19 @@ ASIDE = Say("ok")
 class FakeModel(Resource):
     """One model, listening on a port of its own.
 
+    :param note: is told of every turn, with what was asked.
     :ivar asked: the requests of the conversation, in order, as they were understood.
     :ivar strays: requests for anything else, and those that made no sense.
     """
 
     isLeaf = True
 
-    def __init__(self, reactor: Any, script: Script) -> None:
+    def __init__(
+        self, reactor: Any, script: Script, note: Callable[[Asked, Turn], None] | None = None
+    ) -> None:
         super().__init__()
         self.script = script
+        self._note = note or (lambda asked, turn: None)
         self.asked: list[Asked] = []
         self.strays: list[str] = []
         self._numbers = itertools.count(1)
@@ -81,6 +86,7 @@ class FakeModel(Resource):
         if asked.tools:  # no conversation of an agent is without
             self.asked.append(asked)
             turn = self.script.answer(asked)
+            self._note(asked, turn)
         number = next(self._numbers)
         if api is messages_api and not body.get("stream"):
             return self._json(request, messages_api.whole(turn, number, asked.model))

@@ -10,6 +10,8 @@ from model_script import SHELL, Asked, Result, Say, Turn
 
 PATH = "/v1/responses"
 SHELL_TOOL = "exec_command"
+#: How long a command is waited for, in milliseconds; then its host gives back what there is.
+PATIENCE = 30_000
 CHUNK = 12  # characters; a stream of one piece would be none
 
 
@@ -55,7 +57,7 @@ def _called(turn: Any, number: int) -> Iterator[bytes]:
     item = {"type": "function_call", "id": f"item_{number:08}", "call_id": f"call_{number:08}"}
     arguments = turn.arguments
     if turn.tool == SHELL:
-        name, arguments = SHELL_TOOL, {"cmd": arguments["command"]}
+        name, arguments = SHELL_TOOL, {"cmd": arguments["command"], "yield_time_ms": PATIENCE}
     item |= {"name": name, **({"namespace": space} if space else {})}
     text = json.dumps(arguments)
     yield _event("response.output_item.added", output_index=0, item=item | {"arguments": ""})
