@@ -21,6 +21,7 @@ AGENTS = (
     ("codex", "CODEX_THREAD_ID"),
     ("codex", "CODEX_SESSION_ID"),
     ("kimi", "KIMI_SESSION_ID"),
+    ("copilot", "COPILOT_AGENT_SESSION_ID"),
 )
 #: Multiplexers: the variable that numbers the pane, and one that names the server it is of.
 PANES = (

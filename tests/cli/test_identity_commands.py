@@ -21,7 +21,7 @@ Agent = Any  # see conftest.py
 Make = Callable[[str], Agent]
 NO_SOCKETS = Path(__file__).resolve().parents[1] / "transport" / "no_sockets.py"
 #: By how their names begin: what would make a caller of this test's own surroundings.
-SURROUNDINGS = ("CLAUDE", "CODEX", "KIMI", "TMUX", "ZELLIJ", "STY", "WEZTERM", "KITTY")
+SURROUNDINGS = ("CLAUDE", "CODEX", "KIMI", "COPILOT", "TMUX", "ZELLIJ", "STY", "WEZTERM", "KITTY")
 
 
 @pytest.fixture

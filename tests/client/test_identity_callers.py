@@ -81,6 +81,7 @@ def machine(tmp_path: Path) -> Machine:
         ({"CODEX_SESSION_ID": "a"}, "codex:a"),
         ({"CODEX_THREAD_ID": "a", "CODEX_SESSION_ID": "b"}, "codex:a"),
         ({"KIMI_SESSION_ID": "a"}, "kimi:a"),
+        ({"COPILOT_AGENT_SESSION_ID": "a"}, "copilot:a"),
         (TMUX, "tmux:/tmp/tmux-0/default,77:%3"),
         ({"WEZTERM_PANE": "1", "WEZTERM_UNIX_SOCKET": "/s"}, "wezterm:/s:1"),
         ({"WEZTERM_PANE": "1"}, "wezterm::1"),
