@@ -8,7 +8,10 @@ one; commands print it after the sentence. Any other exception is a bug.
 
 from __future__ import annotations
 
-from typing import Any
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 EX_USAGE = 2
 EX_DATAERR = 65

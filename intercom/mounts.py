@@ -9,11 +9,10 @@ lines. So such a place is refused before anything is made there.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from intercom.errors import UnsafePlace
+from intercom.tuples import NamedTuple
 
 #: Where the kernel lists what is mounted for this process.
 MOUNTS = "/proc/self/mountinfo"
@@ -68,6 +67,10 @@ def parse_mounts(text: str) -> list[Mount]:
 
 def _plain(text: str) -> str:
     """A word of the list without its octal escapes."""
+    if "\\" not in text:
+        return text
+    import re  # seldom needed, and not for nothing
+
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text)
 
 

@@ -5,10 +5,7 @@ Standard library only. Rules: ``docs/protocol``, "Names".
 
 from __future__ import annotations
 
-import difflib
 import functools
-import hashlib
-import unicodedata
 from collections.abc import Iterable
 
 from intercom.errors import ProtocolError
@@ -52,7 +49,7 @@ def check_session(name: object) -> str:
             f"a session id has 1 to {MAX_SESSION_LENGTH} characters, not {len(name)}",
             code="BAD_SESSION_ID",
         )
-    if not name.isprintable() and any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+    if not name.isprintable() and _holds(name, "Cc", "Cs"):
         raise ProtocolError("a session id must not hold control characters", code="BAD_SESSION_ID")
     if name in RESERVED:
         raise ProtocolError(f"{name!r} is reserved and names no session", code="BAD_SESSION_ID")
@@ -71,7 +68,7 @@ def check_chosen(name: str) -> str:
         raise ProtocolError(
             f"a name must not begin with '-', as an option does: {name!r}", code="BAD_SESSION_ID"
         )
-    if not name.isprintable() and any(unicodedata.category(c) == "Cf" for c in name):
+    if not name.isprintable() and _holds(name, "Cf"):
         raise ProtocolError(
             f"a name must not hold characters that are not seen: {name!a}",
             code="BAD_SESSION_ID",
@@ -79,10 +76,20 @@ def check_chosen(name: str) -> str:
     return name
 
 
+def _holds(text: str, *categories: str) -> bool:
+    """Whether a character of the text is of one of these categories of Unicode."""
+    import unicodedata  # a table that few names need
+
+    return any(unicodedata.category(character) in categories for character in text)
+
+
 def slug(text: str) -> str:
     """Make a kebab-case session id of any text, ``session`` if nothing is left."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    words = "".join(c if c.isalnum() else " " for c in plain).split()
+    if not text.isascii():
+        import unicodedata
+
+        text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
     return "-".join(words)[:64].strip("-") or "session"
 
 
@@ -102,10 +109,14 @@ def file_name(name: str) -> str:
     )
     if len(encoded) <= MAX_FILE_NAME:
         return encoded
-    digest = hashlib.sha256(data).hexdigest()[:32]
+    from intercom.hashes import sha256  # for long names only
+
+    digest = sha256(data).hexdigest()[:32]
     return f"{encoded[: MAX_FILE_NAME - 33]}~{digest}"
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """The known names most like a mistyped one, best first; for "did you mean"."""
+    import difflib  # seldom needed, and not for nothing
+
     return difflib.get_close_matches(name, sorted(set(known) - {name}), n=limit, cutoff=0.6)

@@ -7,11 +7,8 @@ that a name planted by another user is refused instead of followed.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shlex
 import stat
-from pathlib import Path
 
 from intercom.mounts import MOUNTS, check_file_system, file_system
 from intercom.names import channel_name, file_name
@@ -71,6 +68,8 @@ def _emptied_at_boot(real: str) -> str:
     """By which file systemd-tmpfiles removes at boot (type ``D``) what is under ``/tmp``."""
     if not real.startswith("/tmp/") or not os.path.isdir("/run/systemd/system"):  # noqa: S108
         return ""
+    from pathlib import Path  # seldom needed, and not for nothing
+
     files: dict[str, Path] = {}
     for directory in ("/usr/lib/tmpfiles.d", "/run/tmpfiles.d", "/etc/tmpfiles.d"):
         for found in sorted(Path(directory).glob("*.conf")):
@@ -125,6 +124,8 @@ class ChannelPaths:
     @property
     def command(self) -> str:
         """How a command for this channel begins, as a shell takes it."""
+        import shlex  # seldom needed, and not for nothing
+
         return shlex.join(["intercom", "--dir", self.base, "--channel", self.name])
 
     @property
@@ -133,7 +134,9 @@ class ChannelPaths:
         path = self.file("hub.sock")
         if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
             return path
-        digest = hashlib.sha256(os.fsencode(self.directory)).hexdigest()[:24]
+        from intercom.hashes import sha256  # for long paths only
+
+        digest = sha256(os.fsencode(self.directory)).hexdigest()[:24]
         return f"/tmp/intercom-{os.geteuid()}/{digest}.sock"  # noqa: S108  made private by prepare()
 
     @property

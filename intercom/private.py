@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import stat
-import tempfile
 from collections.abc import Callable
 
 from intercom.errors import CannotCreate, UnsafePlace
@@ -264,7 +263,8 @@ def write_atomic(path: str, data: bytes) -> None:
 
     Whoever reads sees the old content or the new, never a part. Not synced.
     """
-    fd, temporary = tempfile.mkstemp(prefix=".tmp-", dir=os.path.dirname(path))
+    temporary = os.path.join(os.path.dirname(path), f".tmp-{os.urandom(8).hex()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)

@@ -6,7 +6,7 @@ read inbox files themselves.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from intercom.tuples import NamedTuple
 
 #: How safe a message is before its sender is told "stored" (docs/protocol, "Delivery"):
 #: ``memory``: the hub has parsed it; ``process``: write(2) of the whole line returned;

@@ -23,6 +23,8 @@ PACKAGE = ROOT / "intercom"
 
 #: The house from the ground up. A part may import what stands on a lower line, and itself.
 LAYERS = (
+    ("tuples",),
+    ("plainjson", "moments", "hashes"),
     ("errors", "records"),
     ("names", "private", "mounts"),
     ("messages", "paths", "interfaces"),
@@ -52,7 +54,7 @@ SLOW = frozenset({"twisted", "zope", "msgspec", "automat", "attr"})
 
 #: Modules that hubs, commands and foreign tools share: the standard library and nothing else.
 STANDARD_LIBRARY_ONLY = re.compile(
-    r"intercom\.(errors|names|records|paths|private|mounts|wire\.(envelope|framing)"
+    r"intercom\.(tuples|plainjson|moments|hashes|errors|names|records|paths|private|mounts|wire\.(envelope|framing|plaintext)"
     r"|election\.locks|settings\.\w+|spool\.(format|positions|files)"
     r"|client\.(?!protocol$|service$)\w+)$"
 )

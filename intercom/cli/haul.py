@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 from intercom.cli import output, rendering
 from intercom.errors import ProtocolError
 from intercom.records import Position, Record
 from intercom.spool.files import Inbox
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,8 +21,11 @@ from intercom.paths import ChannelPaths
 from intercom.settings.files import ChannelFile
 from intercom.settings.lookup import Settings
 from intercom.spool.calls import FileCalls
+from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from click.shell_completion import CompletionItem
 
 _META = "intercom.options."

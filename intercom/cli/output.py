@@ -7,18 +7,21 @@ have left this process, so that what depends on them having been shown may follo
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import shutil
 import sys
-from typing import Any
 
 import click
 
+from intercom import plainjson as json
 from intercom.cli.remedies import NO_LOCKS, remedy_for, remedy_of_system, without_locks
 from intercom.cli.rendering import Page, escape
 from intercom.errors import EX_USAGE, AlreadyLed, IntercomError
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 EX_IOERR = 74

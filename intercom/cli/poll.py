@@ -7,7 +7,6 @@ import itertools
 import shlex
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import click
 
@@ -20,6 +19,10 @@ from intercom.errors import IntercomError
 from intercom.records import Position
 from intercom.spool.files import Inbox
 from intercom.spool.turns import Holder, turn_of
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Seconds between two looks at the file: from the first to the second, doubling.
 LOOK_FIRST, LOOK_LAST = 0.005, 0.05

@@ -23,9 +23,12 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from intercom.records import LEVELS
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 BAR = "| "
 #: Longest name or id that a head shows, in characters: as long as a session id can be.

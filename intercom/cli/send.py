@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
@@ -18,8 +17,12 @@ from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.records import LEVELS
+from intercom.tuples import TYPE_CHECKING
 from intercom.wire import jsontext
 from intercom.wire.envelope import MAX_LINE
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _CHUNK = 1 << 16
 #: What is left where a shell put nothing in place of `...` or $(...).

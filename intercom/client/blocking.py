@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import _socket as socket  # the compiled part, which is all that is needed
 import contextlib
 import os
-import re
 import select
-import socket
 import time
 from collections import deque
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, NamedTuple
 
 from intercom import __version__
 from intercom.client.dial import ConnectionLost, peer_credentials, silent
 from intercom.election.locks import leader
 from intercom.errors import CLOSING_CODES, IntercomError, ProtocolError
 from intercom.paths import ChannelPaths
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
 from intercom.wire.framing import LineCutter
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
 
 #: Seconds to wait for the welcome, and for room to write.
 WELCOME_TIMEOUT = 2.0
@@ -301,8 +303,14 @@ def _texts(found: object) -> list[str]:
 
 def _numbers(version: str) -> list[int]:
     """The numbers that a version begins with, by which versions compare; empty if it has none."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return [int(part) for part in found[0].split(".")] if found else []
+    numbers = []
+    for part in version.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if digits:
+            numbers.append(int(digits))
+        if not digits or digits != part:
+            break
+    return numbers
 
 
 def _read(line: bytes) -> Received:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from intercom.client.processes import Process, Table
+from intercom.tuples import NamedTuple
 
 #: Variables that hold the id of an agent's session, one id for its whole life. Hosts that
 #: export only a flag (``CURSOR_AGENT``, ``GEMINI_CLI``, ``ANTIGRAVITY_AGENT``) tell no sessions

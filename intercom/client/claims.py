@@ -12,16 +12,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
+from intercom import plainjson as json
 from intercom.client.roster import persona
 from intercom.errors import CannotCreate, IntercomError, UnsafePlace
 from intercom.paths import ChannelPaths, open_private
 from intercom.private import is_at, lock_named
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
 
 FORMAT = 1
 #: Seconds for which others may keep a lock that is held for moments.

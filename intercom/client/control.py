@@ -8,11 +8,11 @@ such) that cannot come to mean another process in between.
 
 from __future__ import annotations
 
+import _socket as socket
 import contextlib
 import json
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

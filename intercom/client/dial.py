@@ -9,12 +9,13 @@ Nothing here ever removes a file: only the holder of ``hub.lock`` does.
 
 from __future__ import annotations
 
+import _socket  # the compiled part: the other takes longer to load than the talk lasts
 import errno
 import os
-import socket
 import stat
-import struct
+import sys
 import time
+from _socket import socket
 
 from intercom.election.locks import leader
 from intercom.errors import HubUnavailable, UnsafePlace
@@ -31,7 +32,7 @@ class ConnectionLost(HubUnavailable):
     """The hub was reached, and then the connection broke or went silent; try again."""
 
 
-def connect(paths: ChannelPaths, timeout: float = CONNECT_TIMEOUT) -> socket.socket:
+def connect(paths: ChannelPaths, timeout: float = CONNECT_TIMEOUT) -> socket:
     """Connect to the channel's hub, and check that it is ours before a byte is sent.
 
     :return: a connected socket in non-blocking mode.
@@ -41,7 +42,7 @@ def connect(paths: ChannelPaths, timeout: float = CONNECT_TIMEOUT) -> socket.soc
     """
     sock = None
     try:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock = socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         sock.setblocking(False)
         _check_file(paths.socket)
         _connect(sock, paths.socket, time.monotonic() + timeout)
@@ -57,7 +58,7 @@ def connect(paths: ChannelPaths, timeout: float = CONNECT_TIMEOUT) -> socket.soc
     return sock
 
 
-def _connect(sock: socket.socket, path: str, deadline: float) -> None:
+def _connect(sock: socket, path: str, deadline: float) -> None:
     """Connect; a hub whose queue of connections is full (EAGAIN) is asked again for a while."""
     while True:
         try:
@@ -87,7 +88,7 @@ def _check_file(path: str) -> None:
         )
 
 
-def _check_owner(sock: socket.socket, paths: ChannelPaths) -> None:
+def _check_owner(sock: socket, paths: ChannelPaths) -> None:
     """Refuse a hub that the kernel says is another user's."""
     credentials = peer_credentials(sock)
     if credentials is not None and credentials[1] not in (os.geteuid(), 0):
@@ -98,13 +99,13 @@ def _check_owner(sock: socket.socket, paths: ChannelPaths) -> None:
         )
 
 
-def peer_credentials(sock: socket.socket) -> tuple[int, int] | None:
+def peer_credentials(sock: socket) -> tuple[int, int] | None:
     """Pid and uid of who listens behind a Unix socket, None where the system cannot tell."""
-    option = getattr(socket, "SO_PEERCRED", None)
+    option = getattr(_socket, "SO_PEERCRED", None)
     if option is None:
         return None
-    pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, option, 12))
-    return pid, uid
+    found = sock.getsockopt(_socket.SOL_SOCKET, option, 12)  # struct ucred: three integers
+    return int.from_bytes(found[:4], sys.byteorder), int.from_bytes(found[4:8], sys.byteorder)
 
 
 def _unreachable(paths: ChannelPaths, error: OSError) -> HubUnavailable:

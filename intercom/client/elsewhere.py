@@ -10,7 +10,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from intercom.errors import IntercomError
 from intercom.names import channel_name
@@ -18,6 +17,7 @@ from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
 from intercom.spool.files import Inbox, Patience
 from intercom.spool.format import decode_name
+from intercom.tuples import NamedTuple
 
 #: No more channels than this are looked at.
 MOST = 1000

@@ -12,9 +12,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from intercom.client import claims
 from intercom.client.callers import Caller, find_caller, in_words
@@ -28,6 +26,7 @@ from intercom.names import check_chosen, check_session
 from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
 from intercom.spool.known import is_known
+from intercom.tuples import NamedTuple
 
 #: Seconds without a sign of a caller after which it counts as gone, where its end cannot be
 #: seen: longer than a night, so that an agent finds its name in the morning.
@@ -41,8 +40,7 @@ MOST_NUMBERED = 99
 _LONGEST_BASE = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Who a command speaks for.
 
     :ivar source: what decided: ``--session``, ``INTERCOM_SESSION``, or the caller's kind.
@@ -163,7 +161,7 @@ class Names:
                 if hold is None:
                     raise claims.refusal(self._paths, session, book.tree)
                 return self._identity(session, True, hold)
-            former = None if mine is None else replace(mine)
+            former = None if mine is None else mine.copy()
             wanted = book.find(session, self._paths.directory)
             self._check_free(book, session, wanted)
             hold = claims.take(self._paths, self._claim(book, session))

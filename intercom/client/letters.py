@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any
 
 from intercom.client.blocking import new_id
 from intercom.errors import ProtocolError
@@ -12,11 +10,14 @@ from intercom.names import EVERYONE, check_session
 from intercom.paths import ChannelPaths
 from intercom.records import LEVELS
 from intercom.spool.files import Inbox
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
 
+if TYPE_CHECKING:
+    from typing import Any
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+
+class Letter(NamedTuple):
     """A message ready to be sent, any number of times.
 
     :ivar line: its bytes, the same in every try.

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
-import json
 import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
+from intercom import plainjson as json
 from intercom.client import processes
 from intercom.client.processes import Process
 from intercom.errors import BadConfig, CannotCreate, ProtocolError, UnsafePlace
+from intercom.hashes import sha256
 from intercom.names import check_session, slug
 from intercom.paths import read_private, write_atomic
 from intercom.private import make_directories
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 FORMAT = 2
 FILE = "session.json"
@@ -33,7 +35,6 @@ _LARGEST = 1 << 20
 _PAUSE = 0.005
 
 
-@dataclass(slots=True)
 class Name:
     """A name that the project has.
 
@@ -44,15 +45,29 @@ class Name:
     :ivar process: whose end is the end of the caller.
     """
 
-    session: str
-    caller: str | None
-    since: float
-    used_at: float
-    channel: str | None = None
-    process: Process | None = None
+    __slots__ = ("caller", "channel", "process", "session", "since", "used_at")
+
+    def __init__(
+        self,
+        session: str,
+        caller: str | None,
+        since: float,
+        used_at: float,
+        channel: str | None = None,
+        process: Process | None = None,
+    ) -> None:
+        self.session = session
+        self.caller = caller
+        self.since = since
+        self.used_at = used_at
+        self.channel = channel
+        self.process = process
+
+    def copy(self) -> Name:
+        """One that stays as it is now."""
+        return Name(self.session, self.caller, self.since, self.used_at, self.channel, self.process)
 
 
-@dataclass(slots=True)
 class Namebook:
     """The map of one tree.
 
@@ -62,12 +77,20 @@ class Namebook:
     :ivar names: the oldest first; those of ``elsewhere`` lie where we cannot write.
     """
 
-    tree: str
-    project: str
-    base: str | None = None
-    names: list[Name] = field(default_factory=list)
-    elsewhere: list[Name] = field(default_factory=list)
-    lost: bool = False
+    def __init__(
+        self,
+        tree: str,
+        project: str,
+        base: str | None = None,
+        names: list[Name] | None = None,
+        lost: bool = False,
+    ) -> None:
+        self.tree = tree
+        self.project = project
+        self.base = base
+        self.names = names or []
+        self.elsewhere: list[Name] = []
+        self.lost = lost
 
     def of(self, caller: str, channel: str) -> Name | None:
         """The name of a caller on a channel; of several, one of that channel, the last used."""
@@ -206,7 +229,7 @@ def _state_directory(project: str, environ: Mapping[str, str]) -> str:
     state = environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
-    digest = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
+    digest = sha256(os.fsencode(project)).hexdigest()[:16]
     return os.path.join(state, "intercom", f"{slug(os.path.basename(project))}-{digest}")
 
 

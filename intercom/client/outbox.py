@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from socket import socket
-from typing import Any
+from _socket import socket
+from collections.abc import Callable, Sequence
 
 from intercom.client import desk
 from intercom.client.blocking import HubConnection, refusal
@@ -30,7 +28,11 @@ from intercom.spool.calls import FileCalls
 from intercom.spool.files import Inbox
 from intercom.spool.format import split_name
 from intercom.spool.known import is_known, sight
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Seconds in which a message is tried through the hub, and to wait for one receipt.
 PATIENCE = 10.0
@@ -43,8 +45,7 @@ _FILE_INSTEAD = frozenset({"SESSION_COLLISION", "TOO_MANY_SESSIONS"})
 Connect = Callable[[ChannelPaths], socket]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of a message; None is "not known".
 
     :ivar status: ``sent`` (through a hub) or ``spooled_offline`` (through the inbox file).
@@ -60,10 +61,10 @@ class Outcome:
     level: str | None = None
     live: int | None = None
     known: bool | None = None
-    nearest: list[str] = field(default_factory=list)
+    nearest: Sequence[str] = ()
     recipients: int | None = None
     duplicate: bool = False
-    failed: list[dict[str, Any]] = field(default_factory=list)
+    failed: Sequence[dict[str, Any]] = ()
     reason: str = ""
     cause: str = ""
     remedy: str = ""
@@ -131,11 +132,12 @@ def _through_hub(
     with HubConnection(connect(paths), paths, letter.sender) as hub:
         hub.register(features=("receipts",), role="sender", token=token)
         if "receipts" not in hub.features:
-            return replace(_without_receipt(paths, letter, hub), outdated=_no_levels(paths, letter))
+            outcome = _without_receipt(paths, letter, hub)
+            return outcome._replace(outdated=_no_levels(paths, letter))
         hub.send_line(letter.line)
         patience = max(0.5, min(RECEIPT_TIMEOUT, deadline - time.monotonic()))
         outcome = outcome_of(hub.answer_to(letter.message_id, patience).payload)
-        return replace(outcome, outdated=hub.outdated)
+        return outcome._replace(outdated=hub.outdated)
 
 
 def _no_levels(paths: ChannelPaths, letter: Letter) -> str:

@@ -6,16 +6,18 @@ The locks themselves are in :mod:`intercom.spool.turns`, which the hub uses, too
 from __future__ import annotations
 
 import os
-import shlex
-from types import TracebackType
-from typing import Any
 
 from intercom.client.parent import Parent
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.spool import turns
 from intercom.spool.turns import Holder
+from intercom.tuples import TYPE_CHECKING
 from intercom.wire.envelope import format_timestamp
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
 
 #: Seconds for which a ``listen`` waits for a turn: a ``poll`` has it for moments.
 LISTEN_PATIENCE = 2.0
@@ -114,6 +116,8 @@ class Seat:
 
 def collision(paths: ChannelPaths, session: str, other: Holder) -> IntercomError:
     """The refusal of a second reader that would stay."""
+    import shlex  # seldom needed, and not for nothing
+
     again = f"{paths.command} listen --takeover {shlex.join(['--session', session])}"
     return IntercomError(
         f"{session!r} is read by {described(other)}",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from intercom.client import skipping
 from intercom.client.skipping import Clock
@@ -17,6 +16,7 @@ from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.records import Position, Record
 from intercom.spool.files import Inbox
+from intercom.tuples import NamedTuple
 from intercom.wire.envelope import identify
 
 #: Words that are no message's id here.

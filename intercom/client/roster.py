@@ -6,9 +6,8 @@ place) are for people. Standard library only.
 
 from __future__ import annotations
 
-import hashlib
-import re
-from typing import NamedTuple
+from intercom.hashes import sha256
+from intercom.tuples import NamedTuple
 
 
 class Persona(NamedTuple):
@@ -74,8 +73,8 @@ ROSTER = (
     Persona("konrad-zuse", "Konrad Zuse", "builder of the Z3", "Berlin"),
 )
 
+_HEX = "0123456789abcdef"
 _BY_SLUG = {persona.slug: persona for persona in ROSTER}
-_SUFFIX = re.compile(r"(.+)-(?:[0-9]+|[0-9a-f]{4})")
 
 
 def persona(session: str) -> Persona:
@@ -84,9 +83,14 @@ def persona(session: str) -> Persona:
     What is appended to an id that was taken (``-2``, ``-7f3a``) makes nobody else of it.
     """
     found = _BY_SLUG.get(session)
-    if found is None and (suffixed := _SUFFIX.fullmatch(session)):
-        found = _BY_SLUG.get(suffixed[1])
+    stem, _, suffix = session.rpartition("-")
+    if found is None and (_is_number(suffix) or (len(suffix) == 4 and not suffix.strip(_HEX))):
+        found = _BY_SLUG.get(stem)
     return found._replace(slug=session) if found else Persona(session, session, "", "")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def drawn_for(place: str) -> list[str]:
@@ -94,6 +98,6 @@ def drawn_for(place: str) -> list[str]:
 
     So projects seldom want the same name, on one machine or on several.
     """
-    start = int.from_bytes(hashlib.sha256(place.encode("utf-8", "surrogateescape")).digest()[:8])
+    start = int.from_bytes(sha256(place.encode("utf-8", "surrogateescape")).digest()[:8])
     start %= len(ROSTER)
     return [one.slug for one in ROSTER[start:] + ROSTER[:start]]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from intercom.client.blocking import new_id
 from intercom.errors import IntercomError, StalePosition
@@ -21,6 +20,7 @@ from intercom.spool.deadletters import DeadLetters, Letter
 from intercom.spool.files import Inbox
 from intercom.spool.known import is_known
 from intercom.spool.locking import Busy
+from intercom.tuples import NamedTuple
 from intercom.wire import envelope
 
 #: A notice names so many ids.
@@ -36,8 +36,7 @@ TRIES = 3
 Clock = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(NamedTuple):
     """What was passed over.
 
     :ivar number: how many messages.

@@ -6,14 +6,13 @@ wait and probe. Ready is a hub that takes connections; no file is a sign of it.
 
 from __future__ import annotations
 
+import _socket as socket  # the compiled part, which is all that is needed
 import contextlib
 import fcntl
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from intercom.client.dial import connect
 from intercom.election.locks import holders, is_led, is_original, leader
@@ -28,6 +27,7 @@ from intercom.errors import (
 )
 from intercom.paths import ChannelPaths, open_private, read_private
 from intercom.settings.lookup import ENVIRONMENT, Found, Settings
+from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import subprocess

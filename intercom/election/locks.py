@@ -16,15 +16,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import stat
 import time
-from typing import Any, NamedTuple
 
+from intercom import plainjson as json
 from intercom.errors import AlreadyLed, CannotCreate, UnsafePlace
 from intercom.mounts import file_system
 from intercom.paths import ChannelPaths, open_private, read_private
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: What the holder writes into the lock file.
 _SIGNATURE = ("pid", "version", "started")

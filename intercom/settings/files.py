@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from intercom import __version__
+from intercom import plainjson as json
 from intercom.errors import BadConfig, CannotCreate, UnsafePlace
 from intercom.paths import ChannelPaths, open_private, read_private, write_atomic
 from intercom.private import described, make_directories
 from intercom.settings.table import SETTINGS
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: The format of a channel's files. Raised when an older version would misread them.
 FORMAT = 1
@@ -30,7 +32,6 @@ STAMP = ("format", "version")
 #: Seconds to wait for another who is changing a file; it takes microseconds.
 PATIENCE = 2.0
 _PAUSE = 0.005
-_TABLE = re.compile(r"\s*\[")
 
 
 class ChannelFile:
@@ -255,8 +256,10 @@ def _check_owner(path: str, found: os.stat_result) -> None:
 
 def _with_line(content: str, key: str, value: Any) -> str:
     """TOML in which ``key`` at the top level is set, or (None) does not stand."""
+    import re  # seldom needed, and not for nothing
+
     lines = content.splitlines(keepends=True)
-    end = next((at for at, line in enumerate(lines) if _TABLE.match(line)), len(lines))
+    end = next((at for at, line in enumerate(lines) if line.lstrip().startswith("[")), len(lines))
     here = re.compile(rf"\s*(\"{key}\"|'{key}'|{key})\s*=")
     found = [at for at in range(end) if here.match(lines[at])]
     fresh = [] if value is None else [f"{key} = {json.dumps(value, ensure_ascii=False)}\n"]

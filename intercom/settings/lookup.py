@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 from intercom.paths import ChannelPaths, base_directory
 from intercom.settings.files import ChannelFile, UserFile, unknown_keys, user_path
 from intercom.settings.table import SETTINGS
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Who may say what holds, the strongest first.
 OPTION, ENVIRONMENT, CHANNEL = "option", "environment", "channel"

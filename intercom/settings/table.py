@@ -7,14 +7,15 @@ user's ``config.toml``. Variables of the environment win over both.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from intercom.errors import BadConfig
 from intercom.records import LEVELS
 from intercom.settings.limits import DEFAULTS, GIB, KIB, MIB
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Said of a time that never comes, and of a size that has no bound.
 NEVER = "never"
@@ -26,7 +27,7 @@ MAX_CONNECTIONS = 65_536
 _WITH_PORT = frozenset({"tcp", "tcp6", "ssl"})
 _YES = frozenset({"1", "yes", "true", "on"})
 _NO = frozenset({"0", "no", "false", "off"})
-_SIZE = re.compile(r"([0-9]{1,18})\s*([kmg]?)(i?b)?", re.IGNORECASE)
+_SIZE = r"([0-9]{1,18})\s*([kmg]?)(i?b)?"
 _UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
 #: A number beyond this is a slip; no file or table gets there.
 _LARGEST = 1 << 53
@@ -84,7 +85,7 @@ class Setting(NamedTuple):
         try:
             return self.kind.from_file(value)
         except ValueError:
-            shown = json.dumps(value, default=str)
+            shown = _shown(value)
             raise self._unusable(f"{where}: {self.key} cannot be {shown}", where) from None
 
     def _unusable(self, text: str, where: str) -> BadConfig:
@@ -93,6 +94,13 @@ class Setting(NamedTuple):
             remedy=f"give {self.kind.wanted}; see what is set, and where: intercom config",
             details={"key": self.key, "where": where},
         )
+
+
+def _shown(value: object) -> str:
+    """A value of a file, dates of TOML among them, as JSON."""
+    import json  # seldom needed, and not for nothing
+
+    return json.dumps(value, default=str)
 
 
 def _text(value: object) -> str:
@@ -141,6 +149,8 @@ def _positive(number: float) -> float:
 
 def _endpoint(value: object) -> str:
     """An endpoint string whose port exists; Twisted itself notices only as it listens."""
+    import re  # seldom needed, and not for nothing
+
     name, *parts = re.split(r"(?<!\\):", _text(value))
     if name in _WITH_PORT:
         named = [part.removeprefix("port=") for part in parts if part.startswith("port=")]
@@ -158,7 +168,9 @@ def _endpoints(value: object) -> list[str]:
 
 def _bytes(text: str) -> int:
     """A number of bytes: ``4096``, ``64KiB``, ``64 MB``, ``1g``; units count in 1,024s."""
-    found = _SIZE.fullmatch(text.strip())
+    import re  # seldom needed, and not for nothing
+
+    found = re.fullmatch(_SIZE, text.strip(), re.IGNORECASE)
     if found is None:
         raise ValueError
     return int(found[1]) * _UNITS[found[2].lower()]

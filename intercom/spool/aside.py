@@ -8,12 +8,11 @@ done, and what a crash leaves to be done, is for :mod:`intercom.spool.book` to s
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from intercom import plainjson as json
 from intercom.spool.calls import FileCalls, write_all
 from intercom.spool.format import Cutter, Keep
 
@@ -136,6 +135,8 @@ class Aside:
             cutter.records.clear()
 
     def _measure(self, limit: int | None) -> Keep:
+        import hashlib  # seldom needed, and not for nothing
+
         content, size = hashlib.blake2b(digest_size=16), 0
         if self.exists():
             with self._open(os.O_RDONLY) as aside:
@@ -168,4 +169,6 @@ def _is_object(line: bytes) -> bool:
 
 
 def _hash(line: bytes) -> bytes:
+    import hashlib  # seldom needed, and not for nothing
+
     return hashlib.blake2b(line, digest_size=16).digest()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
 
 from intercom.names import file_name
 from intercom.paths import ChannelPaths
@@ -32,12 +31,17 @@ from intercom.spool.format import (
 from intercom.spool.known import stamp_of
 from intercom.spool.locking import Busy
 from intercom.spool.positions import Resolution, raise_generation, resolve, was_emptied
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    _T = TypeVar("_T")
 
 #: An original program that wrote an offset may still be reading for this long, in seconds.
 FOREIGN_READER = 600.0
 
 _BLOCK = 1 << 16
-_T = TypeVar("_T")
 
 
 class View(NamedTuple):

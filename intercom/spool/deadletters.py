@@ -7,15 +7,18 @@ does so, synced, before it goes. Blocking, standard library only.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
 
+from intercom import plainjson as json
 from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls, write_all
 from intercom.spool.locking import open_locked
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: A list longer than so many bytes becomes the older one, and a new one begins.
 LONGEST = 8 << 20

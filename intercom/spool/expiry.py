@@ -6,9 +6,9 @@ import contextlib
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from intercom.spool.format import Cutter
+from intercom.tuples import NamedTuple
 
 
 class Line(NamedTuple):

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 from intercom.errors import InboxLocked, StalePosition
 from intercom.paths import ChannelPaths
 from intercom.records import Batch, Position, Record
 from intercom.spool.calls import FileCalls
 from intercom.spool.inboxfile import Busy, Commit, InboxFile, Unsettled
+from intercom.tuples import TYPE_CHECKING
 from intercom.wire.envelope import MAX_LINE
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    _T = TypeVar("_T")
 
 #: How often an unreadable offset file is looked at again, and after how many seconds: the
 #: original programs rewrite it in place, which takes them far less.
@@ -27,7 +32,6 @@ PATIENCE = 2.0
 #: Nobody who is in order keeps a lock longer than this: so much has everyone time.
 _MOMENT = 0.05
 _LONGEST_PAUSE = 0.02
-_T = TypeVar("_T")
 
 
 class Patience:

@@ -9,14 +9,14 @@ is to stay of an inbox lies aside meanwhile, in a file that the mark describes.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from typing import Any, NamedTuple
-
+from intercom import plainjson as json
 from intercom.names import file_name
 from intercom.records import Position, Record, Span
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire.envelope import MAX_LINE
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Version of the meta file's format.
 FORMAT = 1
@@ -32,7 +32,6 @@ _KINDS = {
     "token": "",
     "trail": ".ndjson",
 }
-_ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 
 
 class Damaged(ValueError):
@@ -244,6 +243,8 @@ def _keep(fields: object) -> Keep | None:
 
 def head_of(beginning: bytes) -> str:
     """What a mark remembers of an inbox's first bytes."""
+    import hashlib  # seldom needed, and not for nothing
+
     return hashlib.blake2b(beginning, digest_size=16).hexdigest()
 
 
@@ -291,10 +292,19 @@ def split_name(name: str) -> tuple[str, str] | None:
     return (kind, encoded) if encoded else None
 
 
+def _unescaped(part: bytes) -> bytes:
+    """What stands behind a percent sign, its two digits as their byte; what is none stays."""
+    try:
+        return bytes.fromhex(part[:2].decode()) + part[2:]
+    except ValueError:
+        return b"%" + part
+
+
 def decode_name(encoded: str) -> str | None:
     """The session id that a file name stands for, None where only a hash of it is left."""
     try:
-        data = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), encoded.encode())
+        head, *rest = encoded.encode().split(b"%")
+        data = head + b"".join(_unescaped(part) for part in rest)
         session = data.decode()
         return session if file_name(session) == encoded else None
     except UnicodeError:

@@ -13,22 +13,23 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from intercom.errors import SpoolError, StalePosition
 from intercom.paths import ChannelPaths
 from intercom.records import Batch, Moved, Position, Record
 from intercom.spool.book import Book, View, last_boundary
 from intercom.spool.calls import FileCalls, write_all
-from intercom.spool.deadletters import DeadLetters
 from intercom.spool.format import Cutter, Damaged, Stored
 from intercom.spool.locking import Busy as Busy
 from intercom.spool.locking import open_locked as open_locked
 from intercom.spool.positions import advance, place
 from intercom.spool.repeats import LOOK_BACK, leave_out
-from intercom.spool.shrinking import Shrinking
 from intercom.spool.trail import STATES, Trail
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire.envelope import identify
+
+if TYPE_CHECKING:
+    from intercom.spool.deadletters import DeadLetters
 
 #: Bytes read in one piece.
 CHUNK = 1 << 20
@@ -96,7 +97,7 @@ class InboxFile:
         self._clock = clock
         self._book = Book(paths, session, self._calls, clock)
         self._trail = trail or Trail(paths, session, self._calls)
-        self._dead = DeadLetters(paths, self._calls, clock)
+        self._paths = paths
 
     def size(self) -> int:
         """The file's size in bytes, 0 if there is none."""
@@ -257,6 +258,8 @@ class InboxFile:
         with self._locked(os.O_RDWR | os.O_APPEND, exclusive=True) as fd:
             if fd is None:
                 return False
+            from intercom.spool.shrinking import Shrinking  # seldom needed, and not for nothing
+
             return Shrinking(fd, self._calls, self._book, self._trail).drop_read()
 
     def expire(self, keep_bytes: int | None, older_than: float | None) -> list[Record]:
@@ -274,8 +277,17 @@ class InboxFile:
             if fd is None:
                 return []
             oldest = None if older_than is None else self._clock() - older_than
+            from intercom.spool.shrinking import Shrinking
+
             shrinking = Shrinking(fd, self._calls, self._book, self._trail)
             return shrinking.drop_old(keep_bytes, oldest, self._dead)
+
+    @property
+    def _dead(self) -> DeadLetters:
+        """Where messages are listed before they go."""
+        from intercom.spool.deadletters import DeadLetters  # seldom needed, and not for nothing
+
+        return DeadLetters(self._paths, self._calls, self._clock)
 
     # -- under the lock -----------------------------------------------------------------------
 

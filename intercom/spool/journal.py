@@ -21,11 +21,11 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from json.encoder import encode_basestring_ascii as quote
-from typing import NamedTuple
 
 from intercom.paths import ChannelPaths
 from intercom.records import Entry
 from intercom.spool.calls import FileCalls
+from intercom.tuples import NamedTuple
 
 #: Bytes of a segment: it begins small, since most channels are quiet, and doubles each time
 #: it fills before the inboxes have caught up.

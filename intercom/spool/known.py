@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from intercom.errors import UnsafePlace
 from intercom.names import file_name
 from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
 from intercom.spool.format import Damaged, decode_name, parse_meta, parse_offset, split_name
+from intercom.tuples import NamedTuple
 
 #: Temporary files this old, in seconds, were left by somebody who died.
 ABANDONED = 3600.0

@@ -16,7 +16,6 @@ import errno
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from intercom.paths import ChannelPaths
 from intercom.records import Position
@@ -26,6 +25,7 @@ from intercom.spool.format import Cutter, Meta
 from intercom.spool.inboxfile import CHUNK
 from intercom.spool.journal import JournalRecord, boots, discard, read_segments
 from intercom.spool.locking import Busy, locked
+from intercom.tuples import NamedTuple
 from intercom.wire.envelope import identify
 
 #: Left by a hub whose sync failed.

@@ -7,10 +7,8 @@ more. Nothing is ever taken out of an inbox for that; its readers leave the seco
 from __future__ import annotations
 
 import contextlib
-import json
-import re
-from collections import Counter
 
+from intercom import plainjson as json
 from intercom.records import Record, Span
 from intercom.wire.envelope import Identity, identify
 
@@ -20,7 +18,7 @@ LOOK_BACK = 256 << 10
 #: Enough of a line to show its id, if it begins with that as nearly all do.
 _HEAD = 160
 _COLON = (b":", b": ")
-_ANYWHERE = re.compile(rb'"id"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_ANYWHERE = rb'"id"\s*:\s*"((?:[^"\\]|\\.)*)"'
 
 _REASON = "the same message stands before it"
 
@@ -38,6 +36,8 @@ def leave_out(before: bytes, records: list[Record]) -> tuple[list[Record], tuple
     ids = _ids(earlier) + _ids([record.line for record in records])
     if len(set(ids)) == len(ids):
         return records, ()
+    from collections import Counter  # seldom needed, and not for nothing
+
     twice = {found for found, count in Counter(ids).items() if count > 1}
     known = {_identity(line, twice) for line in earlier}
     stay, repeated = [], []
@@ -59,7 +59,9 @@ def _ids(lines: list[bytes]) -> list[bytes]:
         if len(head) == 5 and head[1] == b"id" and head[2] in _COLON and b"\\" not in head[3]:
             ids.append(head[3])
         else:
-            ids += map(_plain, _ANYWHERE.findall(line))
+            import re  # seldom needed, and not for nothing
+
+            ids += map(_plain, re.findall(_ANYWHERE, line))
     return ids
 
 

@@ -8,11 +8,10 @@ the inbox's exclusive lock, read under none, and never synced. Standard library 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
 
+from intercom import plainjson as json
 from intercom.errors import UnsafePlace
 from intercom.paths import ChannelPaths
 from intercom.records import Moved, Position, Shifted
@@ -20,6 +19,10 @@ from intercom.spool.aside import Range
 from intercom.spool.calls import FileCalls, write_all
 from intercom.spool.format import LARGEST, split_name
 from intercom.spool.known import session_of
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: A trail longer than so many bytes is replaced by its younger half.
 LONGEST = 4 << 20

@@ -17,16 +17,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
 
+from intercom import plainjson as json
 from intercom.errors import IntercomError, UnsafePlace
 from intercom.paths import ChannelPaths, open_private
 from intercom.private import is_at, lock_named
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    _T = TypeVar("_T")
 
 #: Seconds for which a lock may be held only to see whether somebody has it.
 PROBES = 0.05
@@ -34,7 +38,6 @@ _PAUSE = 0.003
 _LARGEST = 1 << 12
 #: A lock file that cannot be made guards nothing; what it would guard cannot be written, either.
 _UNWRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
-_T = TypeVar("_T")
 
 
 class Holder(NamedTuple):
@@ -157,6 +160,8 @@ def seize(paths: ChannelPaths, session: str, holder: Holder) -> Turn:
     free = take(paths, session, holder)
     if free is not None:
         return free
+    import tempfile  # seldom needed, and not for nothing
+
     fd, temporary = tempfile.mkstemp(prefix=".tmp-", dir=paths.directory)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody knows the file yet

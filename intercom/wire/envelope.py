@@ -7,15 +7,25 @@ same lines with the same words. Rules: ``docs/protocol``, "Lines".
 
 from __future__ import annotations
 
-import json
-import re
-from datetime import UTC, datetime
-from hashlib import blake2b
-from typing import Any, NamedTuple
+import functools
 
+from intercom import plainjson as json
 from intercom.errors import ProtocolError
+from intercom.moments import UTC, datetime
 from intercom.names import ANONYMOUS
-from intercom.wire.jsontext import TOO_DEEP, Member, check_text, members, read_object
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+from intercom.wire.plaintext import TOO_DEEP, is_plain, read_plain
+
+try:
+    from _blake2 import blake2b
+except ImportError:  # an interpreter that has no compiled part
+    from hashlib import blake2b
+
+if TYPE_CHECKING:
+    import re
+    from typing import Any
+
+    from intercom.wire.jsontext import Member
 
 #: The protocol that these lines belong to, as a welcome names it.
 PROTOCOL = "intercom/1"
@@ -26,7 +36,6 @@ MAX_ID = 128
 
 _ID_BYTES = 6
 _DIGEST_BYTES = 16
-_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 class Identity(NamedTuple):
@@ -69,15 +78,16 @@ def make(
     try:
         text = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         line = text.encode()
-        check_text(line, text)
+        if not is_plain(line, text):
+            from intercom.wire.jsontext import check_text  # seldom needed, and not for nothing
+
+            check_text(line, text)
     except UnicodeEncodeError:
         raise _bad_json("a string holds half of a surrogate pair", message_id) from None
     except RecursionError:
         raise _bad_json(TOO_DEEP, message_id) from None
-    except json.JSONDecodeError as error:
-        raise _bad_json(error.msg, message_id) from None
-    except ValueError as error:
-        raise _bad_json(str(error), message_id) from None
+    except ValueError as error:  # a JSONDecodeError has a place behind its message
+        raise _bad_json(getattr(error, "msg", str(error)), message_id) from None
     check_length(line, MAX_LINE)
     return line
 
@@ -93,9 +103,16 @@ def in_ascii(line: bytes) -> bytes:
     if line.isascii():
         return line
     try:
-        return _BEYOND_ASCII.sub(_escaped, line.decode()).encode()
+        return _beyond_ascii().sub(_escaped, line.decode()).encode()
     except UnicodeDecodeError:
         return line
+
+
+@functools.cache
+def _beyond_ascii() -> re.Pattern[str]:
+    import re  # seldom needed, and not for nothing
+
+    return re.compile(r"[^\x00-\x7f]+")
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -139,8 +156,11 @@ def parse(line: bytes, limit: int = MAX_LINE) -> dict[str, Any]:
     :raise ProtocolError: ``LINE_TOO_LONG``, ``BAD_JSON`` (``details["byte"]`` says where, if
         known), ``BAD_ENVELOPE`` (``details["field"]``); ``message_id`` set if readable.
     """
-    _, found = read_members(line, limit)
-    fields = {key: member.value for key, member in found.items()}
+    check_length(line, limit)
+    fields = read_plain(line, line.decode("utf-8", "replace"))
+    if fields is None:
+        _, found = read_members(line, limit)
+        fields = {key: member.value for key, member in found.items()}
     check_fields(fields)
     return fields
 
@@ -151,11 +171,13 @@ def read_members(line: bytes, limit: int = MAX_LINE) -> tuple[str, dict[str, Mem
     :return: the line's text and the object's members by key, in their order.
     :raise ProtocolError: ``LINE_TOO_LONG``, ``BAD_JSON``.
     """
+    from intercom.wire.jsontext import JSONDecodeError, read_object  # not for every line
+
     check_length(line, limit)
     text = line.decode("utf-8", "replace")
     try:
         return text, read_object(line, text)
-    except json.JSONDecodeError as error:
+    except JSONDecodeError as error:
         raise _bad_json(error.msg, _readable_id(text), text, error.pos) from None
 
 
@@ -197,6 +219,8 @@ def identify(line: bytes) -> Identity | None:
 
     Tolerant of what :func:`parse` refuses but the original programs write; never raises.
     """
+    from intercom.wire.jsontext import members  # not for every line
+
     text = line.decode("utf-8", "replace")
     fields: dict[str, Any] = {}
     payload = b"{}"
@@ -233,6 +257,8 @@ def _named_digest(payload: Any) -> bytes | None:
 
 def _readable_id(text: str) -> str | None:
     """The id of a broken line, if it stands before the fault."""
+    from intercom.wire.jsontext import members
+
     try:
         for member in members(text):
             if member.key == "id" and is_id(member.value):

@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from json import JSONDecodeError as JSONDecodeError
 
-#: How deep containers may be nested, the outermost included.
-MAX_DEPTH = 64
-#: Digits of an integer that every Python still reads without being asked to.
-MAX_DIGITS = 4300
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+from intercom.wire.plaintext import MAX_DEPTH as MAX_DEPTH
+from intercom.wire.plaintext import MAX_DIGITS as MAX_DIGITS
+from intercom.wire.plaintext import TOO_DEEP
+from intercom.wire.plaintext import is_too_deep as is_too_deep
+from intercom.wire.plaintext import may_hold_long_number as may_hold_long_number
 
-TOO_DEEP = f"containers are nested over {MAX_DEPTH} deep"
+if TYPE_CHECKING:
+    from typing import Any
 
-_BLOCK = MAX_DIGITS // 2
 _BLANKS = (" ", "\t", "\n", "\r")
 _space = re.compile(r"[ \t\n\r]*").match
 _plain_key = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
@@ -34,10 +36,6 @@ _CONSTANT = _STRING + r"(?P<constant>-?Infinity|NaN)"
 _SURROGATE = (
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F])"
 )
-#: Brackets become round ones, quotes stay, everything else goes.
-_TO_SKELETON = bytes.maketrans(b"[]{}", b"()()")
-_NO_SKELETON = bytes(sorted(set(range(256)) - set(b'[]{}"')))
-_OPEN = ord("(")
 
 
 class Member(NamedTuple):
@@ -83,36 +81,6 @@ def read_object(line: bytes, text: str) -> dict[str, Member]:
         at = next((m.start() for m in re.finditer(_CONSTANT, text) if m["constant"]), 0)
         raise json.JSONDecodeError(str(error), text, at) from None
     return found
-
-
-def is_too_deep(line: bytes) -> bool:
-    """Whether containers nest over :data:`MAX_DEPTH`; exact if the line is valid JSON.
-
-    If it is not, exact up to its first error, so that a parser may be let loose on it.
-    """
-    if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
-        return False
-    unescaped = line.replace(b"\\\\", b"").replace(b'\\"', b"")
-    marks = unescaped.translate(_TO_SKELETON, _NO_SKELETON)
-    depth = 0
-    for mark in b"".join(marks.split(b'"')[::2]):
-        if mark != _OPEN:
-            depth -= 1
-        elif depth == MAX_DEPTH:
-            return True
-        else:
-            depth += 1
-    return False
-
-
-def may_hold_long_number(line: bytes) -> bool:
-    """Whether over :data:`MAX_DIGITS` digits may stand in a row; no false no.
-
-    So many digits fill at least one whole block of half as many.
-    """
-    if len(line) <= MAX_DIGITS:
-        return False
-    return any(line[at : at + _BLOCK].isdigit() for at in range(0, len(line), _BLOCK))
 
 
 def check_text(line: bytes, text: str) -> None:

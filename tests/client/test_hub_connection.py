@@ -61,7 +61,7 @@ def test_a_sandbox_is_called_a_sandbox(
         def connect(self, address: Any) -> None:
             raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(dial.socket, "socket", Denied)
+    monkeypatch.setattr(dial, "socket", Denied)
     cause, said = cause_of(paths)
     assert cause == "denied"
     assert "sandbox" in said
@@ -75,7 +75,7 @@ def test_sockets_that_cannot_even_be_made_are_denied_too(
     def refuse(*_args: Any) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(dial.socket, "socket", refuse)
+    monkeypatch.setattr(dial, "socket", refuse)
     assert cause_of(paths)[0] == "denied"
 
 

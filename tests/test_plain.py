@@ -1,0 +1,135 @@
+"""Parts of the standard library that commands take without the rest: they do what those do."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import hashlib
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from intercom import hashes, moments, plainjson
+from intercom.tuples import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+
+scalars = some.none() | some.booleans() | some.integers() | some.floats() | some.text()
+values = some.recursive(
+    scalars,
+    lambda inner: some.lists(inner) | some.dictionaries(some.text(), inner),
+    max_leaves=10,
+)
+#: Texts that are JSON, nearly JSON, or none.
+TEXTS = [
+    "{}", " [1] \r\n\t", "nul", "[1,]", '{"a":1,"a":2}', "NaN", "-Infinity", "[Infinity]", "1e999",
+    "", " ", '"x"', "\ufeff{}", "{} x", '{"a"', '"\\ud800"', '"\x01"', "[" * 5000, "1" * 5000,
+    b"\xff", b'{"\xc3\xa9":1}', '"é"'.encode("utf-16"), b"", b"\xef\xbb\xbf{}",
+]  # fmt: skip
+
+
+def told(read: Any, text: Any) -> Any:
+    """What comes of a reading: a value, or an error."""
+    try:
+        return repr(read(text))
+    except (ValueError, RecursionError) as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_json_is_read_as_ever(text: str | bytes) -> None:
+    assert told(plainjson.loads, text) == told(json.loads, text)
+
+
+def test_what_is_no_json_is_told_where_json_is_not_loaded() -> None:
+    """The compiled scanner cannot raise its own error then."""
+    code = (
+        "import sys\nfrom intercom import plainjson\nassert 'json' not in sys.modules\n"
+        'try: plainjson.loads(\'{"a":"\')\n'
+        "except ValueError as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.stdout.startswith("JSONDecodeError Unterminated string"), done.stderr
+
+
+@given(values)
+def test_json_is_written_as_ever(value: Any) -> None:
+    for options in ({}, {"ensure_ascii": False, "separators": (",", ":")}, {"indent": 1}):
+        assert plainjson.dumps(value, **options) == json.dumps(value, **options)
+    assert told(plainjson.loads, json.dumps(value)) == told(json.loads, json.dumps(value))
+
+
+@pytest.mark.parametrize("value", [math.nan, [math.inf], {1: object()}, {(): 1}, "\ud800", (1, 2)])
+def test_what_json_refuses_is_refused(value: Any) -> None:
+    def outcome(write: Any) -> Any:
+        try:
+            return write(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+
+    assert outcome(plainjson.dumps) == outcome(json.dumps)
+
+
+class Place(NamedTuple):
+    """A named tuple."""
+
+    line: int
+    column: int = 0
+
+    @property
+    def far(self) -> bool:
+        """A method of its own."""
+        return self.column > 80
+
+
+class Nothing(NamedTuple):
+    """One without fields."""
+
+
+def test_named_tuples_are_as_ever() -> None:
+    place = Place(3)
+    assert place == (3, 0) == Place(column=0, line=3)
+    assert (place.line, place.far, Place._fields) == (3, False, ("line", "column"))
+    assert repr(place) == "Place(line=3, column=0)"
+    assert place._replace(column=81).far
+    assert place._asdict() == {"line": 3, "column": 0}
+    assert Place._make([1, 2]) == Place(1, 2)
+    assert copy.copy(place) == place
+    assert type(Place) is type
+    assert Nothing() == ()
+    match place:
+        case Place(line, column):
+            assert (line, column) == place
+
+
+@pytest.mark.parametrize("how", ["missing", "extra", "unknown", "replaced", "made"])
+def test_named_tuples_refuse_what_does_not_fit(how: str) -> None:
+    calls: dict[str, Any] = {
+        "missing": lambda: Place(),  # type: ignore[call-arg]
+        "extra": lambda: Place(1, 2, 3),  # type: ignore[call-arg]
+        "unknown": lambda: Place(1, row=2),  # type: ignore[call-arg]
+        "replaced": lambda: Place(1)._replace(row=2),
+        "made": lambda: Place._make([1]),
+    }
+    with pytest.raises((TypeError, ValueError)):
+        calls[how]()
+
+
+def test_a_default_is_followed_by_defaults() -> None:
+    with pytest.raises(TypeError):
+        type(NamedTuple)("Odd", (NamedTuple,), {"__annotations__": {"a": int, "b": int}, "a": 1})
+
+
+def test_the_others_are_the_same_things() -> None:
+    assert moments.datetime is datetime.datetime
+    assert moments.UTC is datetime.UTC
+    assert hashes.sha256(b"x").digest() == hashlib.sha256(b"x").digest()
