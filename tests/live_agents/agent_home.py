@@ -6,20 +6,24 @@ leave servers, watchers and updaters behind, in sessions and process groups of t
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_programs import CLAUDE, CODEX, Program
+from agent_programs import Program
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Whatever a program wants from elsewhere, it asks of a port that nobody listens at.
+NOWHERE = "http://127.0.0.1:9"
 RUN_S = 120
 END_S = 10
 
@@ -39,22 +43,21 @@ class Finished:
 
 
 class AgentHome:
-    """A home with projects below it, and a ``PATH`` that begins with intercom.
+    """A home with projects below it, intercom on the ``PATH``, and a place for its channels.
 
-    :ivar channels: where the channels are (``INTERCOM_DIR``).
-    :ivar extra: further variables for whatever is run.
+    Where that is stands in a file: not all hosts let a variable through to what they start.
     """
 
     def __init__(self, base: Path, channels: Path) -> None:
         self.path = base / "home"
         self.bin = self.path / ".local" / "bin"
         self.outputs = base / "outputs"
-        self.channels = channels
-        self.extra: dict[str, str] = {}
+        self._numbers = itertools.count()  # commands may run side by side
         for directory in (self.bin, self.outputs):
             directory.mkdir(parents=True)
         # Codex runs commands in login shells, which set their own PATH
-        (self.path / ".profile").write_text('PATH="$HOME/.local/bin:$PATH"\n')
+        self.write(".profile", 'PATH="$HOME/.local/bin:$PATH"\n')
+        self.write(".config/intercom/config.toml", f'dir = "{channels}"\n')
         self._command("intercom", f'PYTHONPATH={ROOT} exec {sys.executable} -m intercom "$@"')
         node = shutil.which("node")
         assert node is not None
@@ -65,9 +68,19 @@ class AgentHome:
         file.write_text(f"#!/bin/sh\n{line}\n")
         file.chmod(0o755)
 
-    def add(self, program: Program, installed: Path) -> None:
-        """Put a program on the ``PATH``."""
-        (self.bin / program.command).symlink_to(installed)
+    def add(self, program: Program, installed: Callable[[Program], Path]) -> None:
+        """Put a program on the ``PATH``, and the Node that it needs."""
+        if program.node is not None:
+            self.add(program.node, installed)
+        link = self.bin / program.command
+        link.unlink(missing_ok=True)
+        link.symlink_to(installed(program))
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the home."""
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
 
     def project(self, name: str) -> Path:
         """A directory with a repository, as people have them."""
@@ -77,27 +90,22 @@ class AgentHome:
         return directory
 
     def environ(self) -> dict[str, str]:
-        """Everything that a program is given; nothing of whoever runs the test."""
-        return {
-            "HOME": str(self.path),
-            "PATH": f"{self.bin}:/usr/local/bin:/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "INTERCOM_DIR": str(self.channels),
-            "CLAUDE_CONFIG_DIR": str(self.path / ".claude"),
-            "CODEX_HOME": str(self.path / ".codex"),
-            **self.extra,
-        }
+        """What a program is given, beside what its host needs; nothing of who runs the test."""
+        path = f"{self.bin}:/usr/local/bin:/usr/bin:/bin"
+        nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), NOWHERE)
+        here = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+        return {"HOME": str(self.path), "PATH": path, "LANG": "C.UTF-8"} | nowhere | here
 
     def run(self, project: Path, *words: str, stdin: str = "", **environ: str) -> Finished:
         """Run a command to its end, which comes at the latest after `RUN_S`.
 
         Its output goes to files: what it leaves behind may hold a pipe open for ever.
         """
-        number = len(list(self.outputs.iterdir()))
-        out, err = (self.outputs / f"{number:03}.{name}" for name in ("out", "err"))
-        (self.outputs / f"{number:03}.in").write_text(stdin)
+        number = next(self._numbers)
+        given, out, err = (self.outputs / f"{number:03}.{name}" for name in ("in", "out", "err"))
+        given.write_text(stdin)
         with (
-            open(self.outputs / f"{number:03}.in") as source,
+            given.open("rb") as source,
             out.open("wb") as result,
             err.open("wb") as errors,
         ):
@@ -155,47 +163,3 @@ def _kill(pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         return
-
-
-# -- the two programs -------------------------------------------------------------------------
-
-CODEX_CONFIG = """\
-model = "scripted"
-model_provider = "scripted"
-check_for_update_on_startup = false
-
-[model_providers.scripted]
-name = "scripted"
-base_url = "{url}/v1"
-wire_api = "responses"
-env_key = "SCRIPTED_KEY"
-"""
-
-
-def configure_codex(home: AgentHome, url: str) -> None:
-    """Give Codex its model; what intercom needs comes behind it."""
-    place = home.path / ".codex"
-    place.mkdir(exist_ok=True)
-    (place / "config.toml").write_text(CODEX_CONFIG.format(url=url))
-
-
-def start_codex(home: AgentHome, project: Path, prompt: str, *options: str) -> Deferred[Finished]:
-    """One turn of Codex, in the sandbox that it has by default in a trusted project."""
-    words = [CODEX.command, "exec", "--json", "--sandbox", "workspace-write", *options, prompt]
-    return home.begin(project, *words, SCRIPTED_KEY="none")
-
-
-def start_claude(
-    home: AgentHome, url: str, project: Path, prompt: str, *options: str
-) -> Deferred[Finished]:
-    """One turn of Claude Code."""
-    words = [CLAUDE.command, "-p", prompt, "--output-format", "stream-json", "--verbose"]
-    return home.begin(
-        project,
-        *words,
-        *options,
-        ANTHROPIC_BASE_URL=url,
-        ANTHROPIC_API_KEY="none",
-        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
-        DISABLE_AUTOUPDATER="1",
-    )

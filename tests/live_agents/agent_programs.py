@@ -16,12 +16,14 @@ class Program:
     """A program of the npm registry.
 
     :ivar command: what its package puts into ``node_modules/.bin``.
+    :ivar node: a later Node than the oldest that is supported has to be there: this one.
     """
 
     title: str
     package: str
     version: str
     command: str
+    node: Program | None = None
 
     @property
     def named(self) -> str:
@@ -47,20 +49,28 @@ class Program:
                 check=False,
             )
             assert done.returncode == 0, done.stderr[-2000:]
+        path = os.environ["PATH"]
+        if self.node is not None:
+            path = f"{self.node.install(cache).parent}:{path}"
         said = subprocess.run(
             [found, "--version"],
             capture_output=True,
             text=True,
-            timeout=60,
-            env={"PATH": os.environ["PATH"], "HOME": str(place)},
+            timeout=120,
+            env={"PATH": path, "HOME": str(place)},
             check=True,
         )
         assert self.version in said.stdout, said.stdout
         return found
 
 
+NODE_22 = Program("Node", "node", "22.23.3", "node")
 CLAUDE = Program("Claude Code", "@anthropic-ai/claude-code", "2.1.332", "claude")
 CODEX = Program("Codex", "@openai/codex", "0.171.0", "codex")
+GEMINI = Program("Gemini CLI", "@google/gemini-cli", "0.61.0", "gemini")
+PI = Program("pi", "@earendil-works/pi-coding-agent", "1.6.0", "pi", NODE_22)
+OPENCODE = Program("OpenCode", "opencode-ai", "1.18.33", "opencode")
+COPILOT = Program("Copilot CLI", "@github/copilot", "1.0.102", "copilot")
 
 
 def missing() -> str:

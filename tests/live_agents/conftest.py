@@ -1,6 +1,6 @@
 """Where the fakes of this directory are found, and the fixtures of real agent programs.
 
-``INTERCOM_AGENT_PROGRAMS`` is the directory where npm installs them (about 800 MB; without it a
+``INTERCOM_AGENT_PROGRAMS`` is the directory where npm installs them (about 2 GB; without it a
 temporary one), ``INTERCOM_AGENT_TRANSCRIPTS`` where each test leaves what was said.
 """
 
@@ -57,10 +57,11 @@ def transcript(
     home: AgentHome, channel_dir: Path, request: pytest.FixtureRequest
 ) -> Iterator[Transcript]:
     """What is said in this test; it is left behind also if the test fails."""
-    made = Transcript({str(home.path): "~", str(channel_dir): "$INTERCOM_DIR"})
+    made = Transcript({str(home.path): "~", str(channel_dir): "/tmp/agy-ipc"})
     yield made
     where = os.environ.get("INTERCOM_AGENT_TRANSCRIPTS")
-    made.leave(Path(where) if where else home.path.parent, request.node.name.removeprefix("test_"))
+    name = request.node.name.removeprefix("test_").replace("[", "_").removesuffix("]")
+    made.leave(Path(where) if where else home.path.parent, name)
 
 
 @pytest_twisted.async_yield_fixture

@@ -1,6 +1,6 @@
 """A server of models that plays scripts: on loopback, streaming, for real agent programs.
 
-It speaks the dialects of two vendors, and answers every request for a conversation with the
+It speaks the dialects of three vendors, and answers every request for a conversation with the
 next turn of its script. What it was asked is kept, so that a test can see what the model saw.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import gemini_api
 import messages_api
 import responses_api
 from model_script import Asked, Say, Script, Turn
@@ -21,7 +21,6 @@ from twisted.web.http import BAD_REQUEST, NOT_FOUND
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
-DIALECTS: dict[str, ModuleType] = {api.PATH: api for api in (messages_api, responses_api)}
 #: What a program asks for beside its conversation (a title, a probe of the account).
 ASIDE = Say("ok")
 
@@ -74,27 +73,39 @@ class FakeModel(Resource):
         path = request.path.decode()
         if path == messages_api.PATH + "/count_tokens":
             return self._json(request, {"input_tokens": 1})
-        api = DIALECTS.get(path)
-        if api is None:
-            return self._stray(request, NOT_FOUND, "is not there")
         try:
             body = json.loads(request.content.read())
-            asked = api.understand(body)
+            found = self._understood(path, body)
         except (ValueError, KeyError, TypeError) as error:
             return self._stray(request, BAD_REQUEST, f"makes no sense: {error!r}")
-        turn = ASIDE
+        if found is None:
+            return self._stray(request, NOT_FOUND, "is not there")
+        api, asked, streams = found
+        turn: Turn = ASIDE
         if asked.tools:  # no conversation of an agent is without
             self.asked.append(asked)
             turn = self.script.answer(asked)
             self._note(asked, turn)
         number = next(self._numbers)
-        if api is messages_api and not body.get("stream"):
-            return self._json(request, messages_api.whole(turn, number, asked.model))
+        if not streams:
+            return self._json(request, api.whole(turn, asked, number))
         request.setHeader("content-type", "text/event-stream")
-        self._send(request, api.stream(turn, number, asked.model))
+        self._send(request, api.stream(turn, asked, number))
         return NOT_DONE_YET
 
-    def _send(self, request: Request, events: Any) -> None:
+    @staticmethod
+    def _understood(path: str, body: dict[str, Any]) -> tuple[Any, Asked, bool] | None:
+        """The dialect of a request, what it asks, and whether the answer is to be a stream."""
+        if path == messages_api.PATH:
+            return messages_api, messages_api.understand(body), bool(body.get("stream"))
+        if path == responses_api.PATH:
+            return responses_api, responses_api.understand(body), True
+        if gemini := gemini_api.PATH.fullmatch(path):
+            asked = gemini_api.understand(body, gemini["model"])
+            return gemini_api, asked, gemini[2] is not None
+        return None
+
+    def _send(self, request: Request, events: Iterator[bytes]) -> None:
         """Write one event at a time, for as long as the program listens."""
         task = self._cooperator.cooperate(request.write(event) for event in events)
         gone: list[Any] = []

@@ -1,4 +1,4 @@
-"""The Messages dialect, as Claude Code speaks it: what is asked, and a turn as a stream."""
+"""The Messages dialect, as Claude Code and others speak it: what is asked, a turn as a stream."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from model_script import SHELL, Asked, Call, Result, Say, Turn
+from model_script import SHELL, Asked, Call, Result, Say, Tool, Turn, toolbox
 
 PATH = "/v1/messages"
-SHELL_TOOL = "Bash"
 CHUNK = 12  # characters; a stream of one piece would be none
 
 
@@ -20,16 +19,14 @@ def understand(body: dict[str, Any]) -> Asked:
     for message in body["messages"]:
         told += [(message["role"], text) for text in _texts(message["content"])]
         results += _results(message["content"])
-    tools = {
-        SHELL if tool["name"] == SHELL_TOOL else tool["name"]: tool.get("description", "")
-        for tool in body.get("tools") or ()
-    }
-    return Asked("messages", body["model"], tools, tuple(told), tuple(results))
+    tools = [Tool(one["name"], one.get("description", "")) for one in body.get("tools") or ()]
+    return Asked("messages", body["model"], toolbox(tools), tuple(told), tuple(results))
 
 
-def stream(turn: Turn, number: int, model: str) -> Iterator[bytes]:
+def stream(turn: Turn, asked: Asked, number: int) -> Iterator[bytes]:
     """The events of a turn, in pieces as a model writes them."""
-    message = {"id": f"msg_{number:08}", "type": "message", "role": "assistant", "model": model}
+    message = {"id": f"msg_{number:08}", "type": "message", "role": "assistant"}
+    message["model"] = asked.model
     usage = {"input_tokens": 1, "output_tokens": 1}
     opening = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
     yield _event("message_start", message=message | opening)
@@ -37,7 +34,7 @@ def stream(turn: Turn, number: int, model: str) -> Iterator[bytes]:
         yield from _block({"type": "text", "text": ""}, "text_delta", "text", turn.text)
         why = "end_turn"
     else:
-        name, arguments = _tool_use(turn)
+        name, arguments = _tool_use(turn, asked)
         block = {"type": "tool_use", "id": f"toolu_{number:08}", "name": name, "input": {}}
         yield from _block(block, "input_json_delta", "partial_json", json.dumps(arguments))
         why = "tool_use"
@@ -46,17 +43,17 @@ def stream(turn: Turn, number: int, model: str) -> Iterator[bytes]:
     yield _event("message_stop")
 
 
-def whole(turn: Turn, number: int, model: str) -> dict[str, Any]:
+def whole(turn: Turn, asked: Asked, number: int) -> dict[str, Any]:
     """A turn for a request that wants no stream."""
     block: dict[str, Any] = {"type": "text", "text": turn.text} if isinstance(turn, Say) else {}
     if isinstance(turn, Call):
-        name, arguments = _tool_use(turn)
+        name, arguments = _tool_use(turn, asked)
         block = {"type": "tool_use", "id": f"toolu_{number:08}", "name": name, "input": arguments}
     return {
         "id": f"msg_{number:08}",
         "type": "message",
         "role": "assistant",
-        "model": model,
+        "model": asked.model,
         "content": [block],
         "stop_reason": "end_turn" if isinstance(turn, Say) else "tool_use",
         "stop_sequence": None,
@@ -78,11 +75,12 @@ def _results(content: Any) -> Iterator[Result]:
             yield Result("\n".join(_texts(parts)), bool(block.get("is_error")))
 
 
-def _tool_use(call: Call) -> tuple[str, dict[str, Any]]:
+def _tool_use(call: Call, asked: Asked) -> tuple[str, dict[str, Any]]:
     assert isinstance(call.arguments, dict)
-    if call.tool != SHELL:
-        return call.tool, call.arguments
-    return SHELL_TOOL, {"description": "run a command", **call.arguments}
+    arguments = dict(call.arguments)
+    if call.tool == SHELL:
+        arguments |= {"description": "run a command"}  # most of them ask for one
+    return asked.tools[call.tool].name, arguments
 
 
 def _block(block: dict[str, Any], kind: str, member: str, text: str) -> Iterator[bytes]:

@@ -7,12 +7,41 @@ request that is repeated gets the same turn again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-#: The tool that runs a command, whatever its host calls it.
+#: The tool that runs a command, in a script.
 SHELL = "shell"
+#: What hosts call it.
+_SHELLS = frozenset({"Bash", "bash", "exec_command", "run_shell_command"})
+#: How hosts name the tools of our server; in a script they are ``intercom.send`` and so on.
+_OURS = re.compile(r"(?:mcp_{1,2})?intercom(?:__|[_-])(\w+)")
+
+
+def known_as(name: str) -> str:
+    """A tool's name in scripts, from that which its host gives it."""
+    if name in _SHELLS:
+        return SHELL
+    ours = _OURS.fullmatch(name)
+    return f"intercom.{ours[1]}" if ours else name
+
+
+@dataclass(frozen=True)
+class Tool:
+    """What a host offers to its model.
+
+    :ivar name: as the host has it.
+    """
+
+    name: str
+    description: str
+
+
+def toolbox(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Tools by their names in scripts."""
+    return {known_as(tool.name): tool for tool in tools}
 
 
 @dataclass(frozen=True)
@@ -30,7 +59,7 @@ class Result:
 class Asked:
     """One request, as far as a script or a test looks at it.
 
-    :ivar tools: what the model may call, by the names that a script uses, with descriptions.
+    :ivar tools: what the model may call, by the names that a script uses.
     :ivar told: everything that it was told in this conversation, with the role: instructions,
         prompts, what the host puts between them.
     :ivar results: what its calls gave back, the oldest first.
@@ -38,7 +67,7 @@ class Asked:
 
     dialect: str
     model: str
-    tools: dict[str, str]
+    tools: dict[str, Tool]
     told: tuple[tuple[str, str], ...]
     results: tuple[Result, ...]
 
@@ -58,7 +87,7 @@ class Say:
 class Call:
     """The model calls a tool.
 
-    :ivar tool: `SHELL`, or a name as `Asked.tools` has it.
+    :ivar tool: as a script says; what a model sends is the host's name for it.
     :ivar arguments: them, or what computes them from the results so far.
     """
 

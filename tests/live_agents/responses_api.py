@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from model_script import SHELL, Asked, Result, Say, Turn
+from model_script import SHELL, Asked, Call, Result, Say, Tool, Turn, toolbox
 
 PATH = "/v1/responses"
-SHELL_TOOL = "exec_command"
 #: How long a command is waited for, in milliseconds; then its host gives back what there is.
 PATIENCE = 30_000
 CHUNK = 12  # characters; a stream of one piece would be none
@@ -24,14 +23,15 @@ def understand(body: dict[str, Any]) -> Asked:
             told += [(item["role"], part["text"]) for part in item["content"] if "text" in part]
         elif item["type"] == "function_call_output":
             results.append(Result(_text(item["output"])))
-    return Asked("responses", body["model"], _tools(body), tuple(told), tuple(results))
+    tools = toolbox(_tools(body))
+    return Asked("responses", body["model"], tools, tuple(told), tuple(results))
 
 
-def stream(turn: Turn, number: int, model: str) -> Iterator[bytes]:
+def stream(turn: Turn, asked: Asked, number: int) -> Iterator[bytes]:
     """The events of a turn, in pieces as a model writes them."""
-    response = {"id": f"resp_{number:08}", "object": "response", "model": model}
+    response = {"id": f"resp_{number:08}", "object": "response", "model": asked.model}
     yield _event("response.created", response=response | {"status": "in_progress", "output": []})
-    yield from _said(turn, number) if isinstance(turn, Say) else _called(turn, number)
+    yield from _said(turn, number) if isinstance(turn, Say) else _called(turn, asked, number)
     usage = {
         "input_tokens": 1,
         "input_tokens_details": {"cached_tokens": 0},
@@ -52,12 +52,12 @@ def _said(turn: Say, number: int) -> Iterator[bytes]:
     yield _event("response.output_item.done", output_index=0, item=item | {"content": content})
 
 
-def _called(turn: Any, number: int) -> Iterator[bytes]:
-    space, _, name = turn.tool.rpartition("__")
+def _called(turn: Call, asked: Asked, number: int) -> Iterator[bytes]:
+    space, _, name = asked.tools[turn.tool].name.rpartition("__")
     item = {"type": "function_call", "id": f"item_{number:08}", "call_id": f"call_{number:08}"}
-    arguments = turn.arguments
+    arguments: Any = turn.arguments
     if turn.tool == SHELL:
-        name, arguments = SHELL_TOOL, {"cmd": arguments["command"], "yield_time_ms": PATIENCE}
+        arguments = {"cmd": arguments["command"], "yield_time_ms": PATIENCE}
     item |= {"name": name, **({"namespace": space} if space else {})}
     text = json.dumps(arguments)
     yield _event("response.output_item.added", output_index=0, item=item | {"arguments": ""})
@@ -67,17 +67,15 @@ def _called(turn: Any, number: int) -> Iterator[bytes]:
     yield _event("response.output_item.done", output_index=0, item=item | {"arguments": text})
 
 
-def _tools(body: dict[str, Any]) -> dict[str, str]:
-    """Functions by name; those of a namespace (a server of MCP) as ``namespace__name``."""
-    found = {}
+def _tools(body: dict[str, Any]) -> Iterator[Tool]:
+    """Functions; those of a namespace (a server of MCP) as ``namespace__name``."""
     for tool in body.get("tools") or ():
-        name, about = tool.get("name", tool["type"]), tool.get("description", "")
+        name = tool.get("name", tool["type"])
         if tool["type"] == "namespace":
             for inner in tool["tools"]:
-                found[f"{name}__{inner['name']}"] = inner.get("description", "")
+                yield Tool(f"{name}__{inner['name']}", inner.get("description", ""))
         else:
-            found[SHELL if name == SHELL_TOOL else name] = about
-    return found
+            yield Tool(name, tool.get("description", ""))
 
 
 def _text(output: Any) -> str:

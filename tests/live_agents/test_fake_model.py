@@ -1,4 +1,4 @@
-"""The fake model speaks both dialects, plays its script, and keeps what it was asked."""
+"""The fake model speaks the dialects, plays its script, and keeps what it was asked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import messages_api
 import pytest_twisted
 import responses_api
 from fake_model import FakeModel
-from model_script import SHELL, Call, OffScript, Result, Say, Script, Turn
+from model_script import SHELL, Call, OffScript, Result, Say, Script, Tool, Turn, known_as
 from twisted.internet import reactor
 from twisted.internet.threads import deferToThread
 
 TEXT = "A sentence that does not fit into one piece of a stream."
-SEND = Call("mcp__intercom__send", {"to": "api", "text": 'a "quoted" question, with ümlauts'})
+SEND = Call("intercom.send", {"to": "api", "text": 'a "quoted" question, with ümlauts'})
 Make = Callable[..., FakeModel]
 
 
@@ -99,7 +99,7 @@ async def test_a_text_streams_as_messages(model: Make) -> None:
 async def test_a_call_streams_as_messages(model: Make) -> None:
     talk = await events(model(SEND), messages_api.PATH, messages())
     (start,) = (event for event in talk if event["type"] == "content_block_start")
-    assert start["content_block"]["name"] == SEND.tool
+    assert start["content_block"]["name"] == "mcp__intercom__send"
     pieces = [event["delta"] for event in talk if event["type"] == "content_block_delta"]
     assert json.loads("".join(piece["partial_json"] for piece in pieces)) == SEND.arguments
     assert talk[-2]["delta"]["stop_reason"] == "tool_use"
@@ -122,7 +122,10 @@ async def test_what_messages_ask_is_kept_and_moves_the_script(model: Make) -> No
     await events(one, messages_api.PATH, messages(*after))
     assert one.script.over()
     assert one.asked[-1].results == (Result("msg_1", False), Result("no such file", True))
-    assert one.asked[-1].tools == {SHELL: "Runs a command.", SEND.tool: "Sends."}
+    assert one.asked[-1].tools == {
+        SHELL: Tool("Bash", "Runs a command."),
+        SEND.tool: Tool("mcp__intercom__send", "Sends."),
+    }
     assert one.asked[-1].told_as("system") == "You are an agent."
     assert one.asked[-1].told_as("user") == "Begin."
     assert not one.script.mishaps
@@ -194,6 +197,63 @@ async def test_calls_stream_as_responses_and_move_the_script(model: Make) -> Non
     assert one.script.over()
     assert one.asked[-1].results == (Result("msg_1"), Result("exit 0"))
     assert set(one.asked[-1].tools) == {SHELL, SEND.tool, "web_search"}
+
+
+# -- the dialect of Gemini --------------------------------------------------------------------
+
+GENERATE = "/v1beta/models/m:streamGenerateContent?alt=sse"
+
+
+def contents(*more: dict[str, Any]) -> dict[str, Any]:
+    """A request as Gemini CLI makes them."""
+    declared = [
+        {"name": "run_shell_command", "description": "Runs a command."},
+        {"name": "mcp_intercom_send", "description": "Sends."},
+    ]
+    return {
+        "systemInstruction": {"role": "user", "parts": [{"text": "You are an agent."}]},
+        "tools": [{"functionDeclarations": declared}],
+        "contents": [{"role": "user", "parts": [{"text": "Begin."}]}, *more],
+    }
+
+
+async def parts(to: FakeModel, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts of a streamed answer."""
+    status, raw = await deferToThread(request, to.url, "POST", GENERATE, body)
+    assert status == 200, raw
+    found = []
+    for block in raw.decode().removesuffix("\r\n\r\n").split("\r\n\r\n"):
+        (candidate,) = json.loads(block.removeprefix("data: "))["candidates"]
+        found += candidate["content"]["parts"]
+    assert candidate["finishReason"] == "STOP"
+    return found
+
+
+@pytest_twisted.ensureDeferred
+async def test_turns_stream_for_gemini_and_move_the_script(model: Make) -> None:
+    one = model(SEND, Call(SHELL, {"command": "true"}), Say(TEXT))
+    (part,) = await parts(one, contents())
+    assert part == {"functionCall": {"name": "mcp_intercom_send", "args": SEND.arguments}}
+    sent = {"functionResponse": {"name": "x", "response": {"output": "msg_1"}}}
+    after = [{"role": "user", "parts": [sent]}]
+    (part,) = await parts(one, contents(*after))
+    assert part == {"functionCall": {"name": "run_shell_command", "args": {"command": "true"}}}
+    broken = {"functionResponse": {"name": "x", "response": {"error": "no such file"}}}
+    after.append({"role": "user", "parts": [broken]})
+    said = await parts(one, contents(*after))
+    assert len(said) > 2
+    assert "".join(part["text"] for part in said) == TEXT
+    assert one.asked[-1].results == (Result("msg_1", False), Result("no such file", True))
+    assert one.asked[-1].told_as("system") == "You are an agent."
+    assert not one.script.mishaps
+    assert not one.strays
+
+
+def test_tools_are_known_by_one_name_whatever_their_host_calls_them() -> None:
+    hosts = ("mcp__intercom__send", "mcp_intercom_send", "intercom_send", "intercom-send")
+    assert {known_as(name) for name in hosts} == {"intercom.send"}
+    assert known_as("bash") == known_as("exec_command") == SHELL
+    assert known_as("mcp__other__send") == "mcp__other__send"
 
 
 # -- what goes wrong --------------------------------------------------------------------------

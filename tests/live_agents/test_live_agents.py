@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import pytest_twisted
-from agent_home import AgentHome, Finished, configure_codex, start_claude, start_codex
-from agent_programs import CLAUDE, CODEX, Program
+from agent_home import AgentHome, Finished
+from agent_hosts import CODEX_CLI, HOSTS, Host
+from agent_programs import CODEX, Program
 from fake_model import FakeModel
 from model_script import SHELL, Call, Say
 from transcript import Transcript
@@ -56,7 +57,7 @@ def shell(home: AgentHome, transcript: Transcript) -> Shell:
     return Shell(home, transcript)
 
 
-def played(*models: FakeModel) -> None:
+def to_the_end(*models: FakeModel) -> None:
     """Every script came to its end, and nothing else was asked for."""
     for one in models:
         assert not one.script.mishaps
@@ -93,44 +94,45 @@ def heard_the_answer(message: str, printed: str) -> None:
     )
 
 
+@pytest.mark.parametrize("host", HOSTS, ids=str)
 @pytest_twisted.ensureDeferred
-async def test_codex_talks_from_its_sandbox(
-    installed: Installed, home: AgentHome, model: Make, shell: Shell
+async def test_an_agent_talks_by_its_shell(
+    host: Host, installed: Installed, home: AgentHome, model: Make, shell: Shell
 ) -> None:
-    """Its commands may use no socket; sent and read is through the files, and the hub knows."""
-    home.add(CODEX, installed(CODEX))
-    calls = [Call(SHELL, {"command": line}) for line in (PROBE, ASKS, WAITS)]
-    codex = model("api", CODEX, *calls, Say("I may, but `total` stays."))
-    configure_codex(home, codex.url)
+    """A question and its answer by two commands; the hub knows that the answer was read."""
+    home.add(host.program, installed)
+    project = home.project("api")
+    calls = [Call(SHELL, {"command": line}) for line in (ASKS, WAITS)]
+    played = model("api", host.program, *calls, Say("I may, but `total` stays."))
+    host.settle(home, played.url, project)
+    host.introduce(home, project)
     await shell.types("init", "--name", "shell")
-    ended = start_codex(home, home.project("api"), TASK)
+    ended = host.begin(home, played.url, project, TASK)
     message = await answered(shell)
     (await ended).ok()
-    played(codex)
-    probed, sent, polled = (result.text for result in codex.asked[-1].results)
-    assert "Operation not permitted" in probed
-    assert "stored in the inbox file of 'shell' instead" in sent
+    to_the_end(played)
+    sent, polled = (result.text for result in played.asked[-1].results)
     assert f"{message} to shell: stored (disk)" in sent
     heard_the_answer(message, polled)
     assert "read" in await shell.types("status")
 
 
 @pytest_twisted.ensureDeferred
-async def test_claude_talks_by_its_shell(
+async def test_codex_talks_from_its_sandbox(
     installed: Installed, home: AgentHome, model: Make, shell: Shell
 ) -> None:
-    """Its commands may do what the person's may, and need one rule for all of ours."""
-    home.add(CLAUDE, installed(CLAUDE))
-    calls = [Call(SHELL, {"command": line}) for line in (ASKS, WAITS)]
-    claude = model("web", CLAUDE, *calls, Say("I may, but `total` stays."))
+    """Its commands may use no socket: they send and read through the files, and say so."""
+    home.add(CODEX, installed)
+    project = home.project("api")
+    calls = [Call(SHELL, {"command": line}) for line in (PROBE, ASKS, WAITS)]
+    played = model("api", CODEX, *calls, Say("I may, but `total` stays."))
+    CODEX_CLI.settle(home, played.url, project)
     await shell.types("init", "--name", "shell")
-    allowed = ("--allowedTools", "Bash(intercom *)")
-    ended = start_claude(home, claude.url, home.project("web"), TASK, *allowed)
+    ended = CODEX_CLI.begin(home, played.url, project, TASK)
     message = await answered(shell)
     (await ended).ok()
-    played(claude)
-    sent, polled = claude.asked[-1].results
-    assert (sent.failed, polled.failed) == (False, False)
-    assert f"{message} to shell: stored (disk)" in sent.text
-    heard_the_answer(message, polled.text)
-    assert "read" in await shell.types("status")
+    to_the_end(played)
+    probed, sent, polled = (result.text for result in played.asked[-1].results)
+    assert "Operation not permitted" in probed
+    assert "stored in the inbox file of 'shell' instead" in sent
+    heard_the_answer(message, polled)

@@ -10,8 +10,8 @@ from typing import Any
 
 from model_script import Asked, Call, Turn
 
-#: How the names of our tools begin, in the words of the models.
-OURS = "mcp__intercom__"
+#: How the names of our tools begin, in scripts.
+OURS = "intercom."
 
 
 @dataclass
