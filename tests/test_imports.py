@@ -28,7 +28,7 @@ LAYERS = (
     ("errors", "records"),
     ("names", "private", "mounts"),
     ("messages", "paths", "interfaces"),
-    ("wire", "settings"),
+    ("wire", "settings", "showing"),
     ("core",),
     ("spool", "election"),
     ("pi",),
@@ -39,6 +39,8 @@ LAYERS = (
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 
+#: The parts that see nothing of the world.
+PURE = ("core", "wire", "showing")
 #: Whatever looks at the world: clocks, chance, files, sockets, threads, and Twisted.
 IMPURE = frozenset(
     {"twisted", "zope", "os", "io", "pathlib", "glob", "tempfile", "shutil", "fcntl", "logging"}
@@ -55,7 +57,7 @@ SLOW = frozenset({"twisted", "zope", "msgspec", "automat", "attr"})
 #: Modules that hubs, commands and foreign tools share: the standard library and nothing else.
 STANDARD_LIBRARY_ONLY = re.compile(
     r"intercom\.(tuples|plainjson|moments|hashes|errors|names|records|paths|private|mounts|wire\.(envelope|framing|plaintext)"
-    r"|election\.locks|settings\.\w+|spool\.(format|positions|files)"
+    r"|showing\.\w+|election\.locks|settings\.\w+|spool\.(format|positions|files)"
     r"|client\.(?!protocol$|service$)\w+)$"
 )
 
@@ -163,9 +165,9 @@ def test_imports_run_downwards_only(module: str) -> None:
     assert not wrong, f"{module} imports upwards: {wrong}"
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if part(name) in ("core", "wire")])
-def test_core_and_wire_are_pure(module: str) -> None:
-    """The state machine and the dialects see no clock, no chance, no file and no network.
+@pytest.mark.parametrize("module", [name for name in MODULES if part(name) in PURE])
+def test_what_is_to_be_pure_is(module: str) -> None:
+    """State machine, dialects and renderer see no clock, no chance, no file and no network.
 
     Neither do the modules of ours that they build on.
     """

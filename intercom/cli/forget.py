@@ -9,10 +9,12 @@ from typing import Any
 import click
 
 from intercom.cli import options, output, rendering
+from intercom.cli.answering import known
 from intercom.client.erasing import Traces
 from intercom.client.forgetting import forget as take_away
 from intercom.errors import ProtocolError
 from intercom.names import check_session
+from intercom.paths import ChannelPaths
 from intercom.wire import envelope
 
 #: So many of the unread messages are shown; the others are counted.
@@ -44,7 +46,7 @@ def forget(ctx: click.Context, session: str) -> None:
         shown = b"[" + b",".join(lines) + b"]"
         output.write(output.to_json(fields, messages=shown) + b"\n")
     else:
-        output.write_text(_text(session, lines, total))
+        output.write_text(_text(scope.paths, session, lines, total))
     traces.bury()
 
 
@@ -63,13 +65,14 @@ def _unread(traces: Traces) -> tuple[list[bytes], Counter[str]]:
     return lines, senders
 
 
-def _text(session: str, lines: list[bytes], total: int) -> str:
+def _text(paths: ChannelPaths, session: str, lines: list[bytes], total: int) -> str:
     """The result for people and models."""
     name = rendering.label(session)
     if not total:
         return f"{name} is forgotten; nothing was unread\n"
     found = [envelope.parse(line) for line in lines]
-    text = rendering.messages(found, time.time(), output.page())
+    facts = known(paths, session, lines, found)
+    text = rendering.messages(found, time.time(), output.page(), facts).text
     were = f"{rendering.counted(total, 'message')} {'was' if total == 1 else 'were'}"
     more = f"({total - len(lines)} more)\n" if total > len(lines) else ""
     return f"{text.rstrip()}\n{more}{name} is forgotten; {were} unread\n"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from intercom.cli import output, rendering
+from intercom.cli import output
 from intercom.errors import ProtocolError
 from intercom.records import Position, Record
+from intercom.showing.blocks import Page, is_whole
 from intercom.spool.files import Inbox
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
@@ -33,14 +34,21 @@ class Haul:
     more: bool = False
     cut: bool = False
 
-    def end_with_cut(self, limit: int | None) -> None:
-        """Leave out what comes behind the first message that is over the limit."""
+    def end_with_cut(self, page: Page) -> None:
+        """Leave out what comes behind the first message that is over the page's limit."""
         for at, message in enumerate(self.messages):
-            if not rendering.fits(message, limit):
-                del self.lines[at + 1 :], self.messages[at + 1 :], self.places[at + 1 :]
+            if not is_whole(message, page):
+                self.end_behind(at + 1)
                 self.position = self.places[at][0]
                 self.cut = self.more = True
                 return
+
+    def end_behind(self, number: int) -> None:
+        """Leave out what comes behind so many messages, at least one, if there is any."""
+        if number < len(self.messages):
+            del self.lines[number:], self.messages[number:], self.places[number:]
+            self.position = self.places[-1][1]
+            self.more, self.cut = True, False
 
 
 class Left(NamedTuple):

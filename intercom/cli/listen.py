@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from intercom.cli import options, output, rendering
+from intercom.cli.answering import known, ways
 from intercom.cli.haul import count_left
 from intercom.cli.remedies import remedy_for
 from intercom.cli.send import sentence
@@ -21,6 +22,7 @@ from intercom.client.readers import Seat
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
+from intercom.showing.blocks import Ways
 from intercom.spool.files import Inbox
 from intercom.wire import envelope
 
@@ -33,15 +35,18 @@ ORDER = 'standard input takes lines like {"action":"send","to":"NAME","text":"..
 class _Printer:
     """Prints messages to standard output, and everything else to standard error."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, paths: ChannelPaths, own: str, ways: Ways) -> None:
         self._as_json = as_json
+        self._paths, self._own, self._ways = paths, own, ways
 
     def show(self, line: bytes, message: dict[str, Any]) -> None:
         """Print one message and flush it."""
         if self._as_json:
             output.write(rendering.aged(line, message, time.time()) + b"\n")
             return
-        output.write_text(rendering.messages([message], time.time(), output.page()))
+        facts = known(self._paths, self._own, [line], [message])
+        block = rendering.messages([message], time.time(), output.page(), facts, self._ways)
+        output.write_text(block.text)
 
     def report(self, letter: Letter | None, result: Outcome | IntercomError) -> None:
         """Say on standard error what became of a line of standard input: one line."""
@@ -107,7 +112,7 @@ def listen(
     scope = options.scope(ctx)
     own = scope.session(session)
     token = own_token(scope.paths, own)
-    printer = _Printer(scope.as_json)
+    printer = _Printer(scope.as_json, scope.paths, own, ways(ctx, session))
     with Seat(scope.paths, own, "intercom listen", time.time(), parent) as seat:
         seat.take_for_long(takeover=takeover)
         listener = Listener(

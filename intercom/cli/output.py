@@ -50,18 +50,20 @@ def wants_json(form: str) -> bool:
     return form == "json" or (form != "text" and not os.isatty(STDOUT))
 
 
-def page(limit: int | None = None) -> Page:
+def page(limit: int | None = None, budget: int | None = None) -> Page:
     """How text is laid out where standard output leads.
 
     On a terminal it is folded, and heads are coloured (unless ``NO_COLOR`` is set, or the
     terminal is a dumb one). Elsewhere a model or a file takes it: never coloured, folded
     only where ``COLUMNS`` says how.
 
-    :param limit: bytes of each body that are shown where it is no terminal.
+    :param limit: bytes of each body that are shown where it is no terminal, and
+    :param budget: bytes of all that is.
     """
     if not os.isatty(STDOUT):
         width = os.environ.get("COLUMNS", "")
-        return Page(int(width) if width.isdecimal() and int(width) else None, False, limit)
+        folded = int(width) if width.isdecimal() and int(width) else None
+        return Page(folded, limit=limit, budget=budget)
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") in (None, "", "dumb")
     return Page(shutil.get_terminal_size().columns, not plain)
 

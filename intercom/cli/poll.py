@@ -11,11 +11,13 @@ from collections.abc import Callable
 import click
 
 from intercom.cli import options, output, rendering
+from intercom.cli.answering import known, ways
 from intercom.cli.haul import Haul, Left, count_left, fetch
 from intercom.client import readers, resuming
 from intercom.client.elsewhere import Waiting, waiting_elsewhere
 from intercom.client.readers import Seat
 from intercom.errors import IntercomError
+from intercom.paths import ChannelPaths
 from intercom.records import Position
 from intercom.spool.files import Inbox
 from intercom.spool.turns import Holder, turn_of
@@ -72,7 +74,8 @@ def poll(
 
     They count as read once they were written out completely. With --peek they do
     not; say so later: intercom ack POSITION. Text that goes elsewhere than to a
-    terminal is cut at 2 KiB a message; one that was cut does not count as read.
+    terminal is cut at 2 KiB a message, and ends after 8 KiB; what was cut or left
+    out does not count as read.
     Of several at once one reads; the others are told who that is.
     """
     if peek and place == resuming.NOW:
@@ -89,9 +92,7 @@ def poll(
             _make_known(inbox)
         fetcher = _Fetcher(scope, own, inbox, limit, place, peek)
         haul, reading = _wait(inbox, fetcher, seat, deadline)
-        page = output.page(None if full else rendering.MODEL_LIMIT)
-        if not scope.as_json:
-            haul.end_with_cut(page.limit)
+        text = "" if scope.as_json else _text(ctx, scope.paths, own, session, haul, full)
         if peek:
             reading = turn_of(scope.paths, own)
         found = _complete(fetcher, haul, reading)
@@ -99,7 +100,7 @@ def poll(
             output.write(_json(found, scope.paths.name, place))
         else:
             hints = "".join(f"{hint}\n" for hint in _hints(ctx, found, peek, session, place))
-            output.write_text(rendering.messages(haul.messages, found.at, page) + hints)
+            output.write_text(text + hints)
         if peek:
             _note_shown(inbox, haul)
         elif seat is not None and reading is None:
@@ -202,6 +203,23 @@ def _count_as_read(ctx: click.Context, inbox: Inbox, seat: Seat, haul: Haul) -> 
     except IntercomError as error:  # the result has been said; there is no second one
         output.note(f"these messages will be shown again: {error.text}")
         ctx.exit(error.exit_code)
+
+
+def _text(
+    ctx: click.Context,
+    paths: ChannelPaths,
+    own: str,
+    session: str | None,
+    haul: Haul,
+    full: bool,
+) -> str:
+    """The messages for people and models; the haul then ends with the last that is shown."""
+    page = output.page() if full else output.page(rendering.MODEL_LIMIT, rendering.MODEL_BUDGET)
+    haul.end_with_cut(page)
+    facts = known(paths, own, haul.lines, haul.messages)
+    block = rendering.messages(haul.messages, time.time(), page, facts, ways(ctx, session))
+    haul.end_behind(block.shown)
+    return block.text
 
 
 def _json(found: _Found, channel: str, place: str | None) -> bytes:

@@ -27,6 +27,9 @@ MESSAGES = 100_000
 BYTES = 64 << 20
 #: Bytes that may wait for a disk that takes none; what is older is given up.
 WAITING = 4 << 20
+#: Bytes of it, from its end, in which messages are looked for that lie unread.
+RECENT = 16 << 20
+_WINDOW = 256 << 10
 
 _NAME, _OLDER = "history.ndjson", "history.1.ndjson"
 
@@ -196,6 +199,57 @@ def lookup(paths: ChannelPaths, message_id: str, sender: str | None = None) -> l
         if told and ("to" in line or "refused" in line):
             found.append(line)
     return found
+
+
+def recent(paths: ChannelPaths, left: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """The lines about the storing of messages, by sender and id, the newest first.
+
+    Only :data:`RECENT` bytes are looked at, and no more than is needed.
+
+    :param left: whom to look for; take out what needs no further line.
+    """
+    looked = 0
+    for name in (_NAME, _OLDER):
+        for window in _windows(paths.file(name), RECENT - looked):
+            looked += len(window)
+            for sender, message_id in tuple(left):
+                wanted = f'"id":{quote(message_id)},"from":{quote(sender)},'.encode()
+                yield from _lines_in(window, wanted)
+            if not left:
+                return
+
+
+def _windows(path: str, most: int) -> Iterator[bytes]:
+    """A file's last bytes in pieces of whole lines, the last piece first."""
+    calls = FileCalls()
+    try:
+        fd = calls.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        end = calls.fstat(fd).st_size
+        first = max(0, end - most)
+        rest = b""
+        while end > first:
+            start = max(first, end - _WINDOW)
+            data = calls.pread(fd, end - start, start) + rest
+            cut = data.find(b"\n") + 1 if start else 0
+            rest, end = data[:cut], start
+            yield data[cut:]
+    finally:
+        calls.close(fd)
+
+
+def _lines_in(data: bytes, wanted: bytes) -> Iterator[dict[str, Any]]:
+    """The readable lines of stored messages that hold some bytes, the last first."""
+    end = len(data)
+    while (at := data.rfind(wanted, 0, end)) >= 0:
+        start = data.rfind(b"\n", 0, at) + 1
+        with contextlib.suppress(ValueError, RecursionError):
+            told = json.loads(data[start : data.find(b"\n", at) + 1])
+            if isinstance(told, dict) and "to" in told:
+                yield told
+        end = start
 
 
 def pushes(paths: ChannelPaths, inbox: str) -> list[Moved]:

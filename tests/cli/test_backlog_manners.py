@@ -64,8 +64,8 @@ def test_every_message_has_its_age_as_text(bob: Agent, words: tuple[str, ...]) -
     put(bob.paths, "m1", ages=200.0)
     put(bob.paths, "m2", timestamp="yesterday")
     text = bob.run(*words, "--format", "text").out.decode()
-    assert "m1 from ann, 3 min ago]" in text
-    assert "m2 from ann]" in text
+    assert "m1 from ann, 3 min ago, unverified]" in text
+    assert "m2 from ann, unverified]" in text
 
 
 # -- the rest ---------------------------------------------------------------------------------

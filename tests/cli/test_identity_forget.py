@@ -91,7 +91,7 @@ def test_on_a_terminal_it_is_told_in_words(api: Agent) -> None:
     for number in range(60):
         put(api.paths, "bob", f"m{number}", f"text {number}")
     text = api.run("forget", "bob", "--format", "text").out.decode()
-    assert "| text 49\n" in text
+    assert "]\ntext 49\n[/intercom " in text
     assert "text 50" not in text
     assert "(10 more)" in text
     assert "bob is forgotten; 60 messages were unread" in text

@@ -9,6 +9,8 @@ import pytest
 from intercom.cli.listen import _Printer
 from intercom.client.outbox import Letter, Outcome
 from intercom.errors import ProtocolError
+from intercom.paths import ChannelPaths
+from intercom.showing.blocks import TOOLS
 from intercom.wire import envelope
 
 LINE = envelope.make(
@@ -23,8 +25,13 @@ LINE = envelope.make(
 LETTER = Letter(LINE, "m1", "me", "web", 0)
 
 
+def _printer(*, as_json: bool) -> _Printer:
+    """One that is asked for no messages."""
+    return _Printer(as_json, ChannelPaths("/nowhere", "default"), "me", TOOLS)
+
+
 def test_programs_get_one_json_line_each(capfd: pytest.CaptureFixture[str]) -> None:
-    printer = _Printer(as_json=True)
+    printer = _printer(as_json=True)
     printer.report(LETTER, Outcome("sent", "stored", "disk", live=1))
     printer.report(None, ProtocolError("no JSON", code="BAD_JSON"))
     out, err = capfd.readouterr()
@@ -37,7 +44,7 @@ def test_programs_get_one_json_line_each(capfd: pytest.CaptureFixture[str]) -> N
 def test_people_get_words_and_are_told_how_to_write_an_order(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    printer = _Printer(as_json=False)
+    printer = _printer(as_json=False)
     printer.report(LETTER, Outcome("sent", "stored", "disk", live=1))
     printer.report(None, ProtocolError("no JSON", code="BAD_JSON"))
     out, err = capfd.readouterr()

@@ -1,0 +1,45 @@
+"""Counts, ages and lengths of time in words."""
+
+from __future__ import annotations
+
+from intercom.moments import UTC, datetime
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def age(timestamp: object, now: float) -> str:
+    """How long ago a message says that it was written; without a zone it is UTC.
+
+    Empty where it does not say so readably.
+    """
+    try:
+        moment = datetime.fromisoformat(str(timestamp))
+        seconds = now - moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return since(seconds)
+
+
+def since(seconds: float) -> str:
+    """How long ago a moment of another's clock lies, which may differ from ours."""
+    if -60 < seconds < 1:
+        return "just now"
+    if seconds < 0:
+        return "dated in the future"
+    return ago(seconds)
+
+
+def ago(seconds: float) -> str:
+    """A moment that lies so far back, in its largest unit."""
+    return f"{lasting(seconds)} ago" if seconds >= 1 else "just now"
+
+
+def lasting(seconds: float) -> str:
+    """A length of time in its largest unit."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
