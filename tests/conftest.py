@@ -6,6 +6,7 @@ Test modules are imported in pytest's ``importlib`` mode: the test tree has no
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import inspect
@@ -297,14 +298,52 @@ def agent(channel_dir: Path, tmp_path: Path) -> Callable[[str], Agent]:
 
 
 @pytest.fixture
-def stopped() -> Iterator[Callable[[int], None]]:
-    """Stop processes for the length of a test."""
+def stopped(channel_dir: Path) -> Iterator[Callable[[int], None]]:
+    """Stop processes, for the length of a test or until somebody lets them go on.
+
+    None is stopped while it holds the lock of an inbox, which others would meet then.
+    """
     pids: list[int] = []
 
     def stop(pid: int) -> None:
-        os.kill(pid, signal.SIGSTOP)
+        stop_without_lock(pid, channel_dir)
         pids.append(pid)
 
     yield stop
     for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def stop_without_lock(pid: int, directory: Path, patience: float = 60.0) -> None:
+    """Stop a process at a moment at which no inbox of the channels here is locked."""
+    deadline = time.monotonic() + patience
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        while not is_stopped(pid):
+            assert time.monotonic() < deadline, f"process {pid} does not stop"
+            time.sleep(0.001)
+        if not any(map(is_locked, directory.glob("*/inbox_*.ndjson"))):
+            return
+        assert time.monotonic() < deadline, "some inbox is always locked"
         os.kill(pid, signal.SIGCONT)
+        time.sleep(0.001)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether every thread of a process has stopped, or ended."""
+    states = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            states.add((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return states <= set("TtZX")
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the lock of a file, alone or with others."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

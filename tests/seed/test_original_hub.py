@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,26 +28,6 @@ def order(listener: subprocess.Popen[bytes], **fields: Any) -> None:
     """Have a listener send something."""
     assert listener.stdin
     listener.stdin.write(json.dumps({"action": "send", **fields}).encode() + b"\n")
-
-
-def stop_between_looks(listener: subprocess.Popen[bytes], inbox: Path) -> None:
-    """Stop a listener, and not while it holds the lock under which it looks into its inbox."""
-    while True:
-        listener.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, listener.pid, os.WSTOPPED | os.WNOWAIT)
-        if not (inbox.exists() and is_locked(inbox)):
-            return
-        listener.send_signal(signal.SIGCONT)
-
-
-def is_locked(path: Path) -> bool:
-    """Whether somebody holds a lock on a file, alone or with others."""
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def report(mesh: Mesh, listener: subprocess.Popen[bytes]) -> dict[str, Any]:
@@ -157,7 +135,7 @@ def test_a_reader_that_never_reads_holds_up_the_original_hub_and_not_us(
         begun = time.monotonic()
         sent = ann.run("send", "--to", "deaf", stdin=b"m" * 700_000).ok()
         assert (sent["status"], sent["state"]) == ("sent", "stored")
-        assert time.monotonic() - begun < 6
+        assert time.monotonic() - begun < 20
     with mesh.listening(bob) as ours:
         for number in range(4):  # one is written to the hub, which then reads no more from us
             order(ours, to="deaf", text=str(number) + "m" * 300_000)
@@ -186,12 +164,12 @@ def test_a_session_that_listens_sends_through_the_file(
 
 
 def test_a_stopped_listener_is_taken_over_beside_the_original_hub(
-    mesh: Mesh, agent: Make, hub: object
+    mesh: Mesh, agent: Make, hub: object, stopped: Callable[[int], None]
 ) -> None:
     """That hub knows no take-over and keeps the old connection: the file is followed instead."""
     ann, bob = agent("ann"), agent("bob")
     with mesh.listening(bob) as ours:
-        stop_between_looks(ours, Path(bob.paths.inbox("bob")))
+        stopped(ours.pid)
         try:
             ann.run("send", "--to", "bob", "--text", "one").ok()
             taken = bob.run("listen", "--takeover", "--once", "--timeout", "30")
@@ -307,7 +285,7 @@ def test_an_original_hub_whose_socket_was_deleted_is_named_and_gone_around(
     ann, bob = agent("ann"), agent("bob")
     begun = time.monotonic()
     sent = ann.run("send", "--to", "bob", "--text", "x")
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 20
     assert (sent.ok()["status"], sent.result["cause"]) == ("spooled_offline", "absent")
     assert f"pid {hub.pid}" in sent.err
     assert bob.run("listen", "--once", "--timeout", "20").ok()["payload"]["text"] == "x"

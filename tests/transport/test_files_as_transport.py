@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -91,10 +92,12 @@ def test_what_the_hub_must_refuse_comes_back_as_a_notice(place: Any, wait_until:
     assert notice["payload"]["notice"]["code"] == "CHANNEL_MISMATCH"
 
 
-def test_a_hub_reads_what_was_left_for_it_while_none_ran(place: Any, wait_until: Any) -> None:
+def test_a_hub_reads_what_was_left_for_it_while_none_ran(
+    place: Any, wait_until: Any, stopped: Callable[[int], None]
+) -> None:
     for name in ("ada", "bob"):
         place.run("init", "--name", name)
-    os.kill(place.hub_pid(), signal.SIGSTOP)  # alive by its lock, deaf by its socket
+    stopped(place.hub_pid())  # alive by its lock, deaf by its socket
     status, sent, error = place.run("send", "--session", "ada", sandboxed=True, body="later")
     assert (status, sent["status"], sent["state"]) == (0, "spooled_offline", None), error
     assert "not taken" in sent["reason"]
@@ -115,7 +118,7 @@ CAUSES = {
 
 @pytest.mark.parametrize("why", CAUSES)
 def test_whatever_keeps_the_hub_from_answering_the_message_is_kept_and_the_cause_named(
-    place: Any, why: str
+    place: Any, why: str, stopped: Callable[[int], None]
 ) -> None:
     place.run("init", "--name", "ada")
     pid = place.hub_pid()
@@ -131,7 +134,7 @@ def test_whatever_keeps_the_hub_from_answering_the_message_is_kept_and_the_cause
     elif why == "refused":
         os.kill(pid, signal.SIGKILL)
     elif why == "silent":
-        os.kill(pid, signal.SIGSTOP)
+        stopped(pid)
     status, sent, _error = place.run(
         "send",
         "--session",
@@ -149,7 +152,7 @@ def test_whatever_keeps_the_hub_from_answering_the_message_is_kept_and_the_cause
     assert len(place.ids_in_file("bob")) == 1
 
 
-def test_the_reasons_are_told_apart(place: Any) -> None:
+def test_the_reasons_are_told_apart(place: Any, stopped: Callable[[int], None]) -> None:
     """Five situations, five sentences."""
     place.run("init", "--name", "ada")
     words = ["send", "--session", "ada", "--to", "bob"]
@@ -157,7 +160,7 @@ def test_the_reasons_are_told_apart(place: Any) -> None:
         place.run(*words, sandboxed=True, body="x")[1]["reason"],
         place.run(*words, body="x", INTERCOM_TRANSPORT="spool")[1]["reason"],
     }
-    os.kill(place.hub_pid(), signal.SIGSTOP)
+    stopped(place.hub_pid())
     reasons.add(place.run(*words, body="x")[1]["reason"])
     os.kill(place.hub_pid(), signal.SIGKILL)
     reasons.add(place.run(*words, body="x", INTERCOM_NO_SPAWN="1")[1]["reason"])
