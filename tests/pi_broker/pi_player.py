@@ -21,9 +21,17 @@ from pi_connection import Ended
 from pi_frames_client import message
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+#: Inputs that wait for the hub, which then may take its time.
+_WAITING = re.compile(r"(restart|kill|wait .*|\w+ hears .*)$")
 _TIME = re.compile(r"(?<![\w.-])\d{13}(?![\w.])")
 #: How far a time of the hub may be from ours; both read the same clock, which may be set.
 _SLACK_MS = 120_000
+#: Shorter than anything that the hub waits for. What is said within it is said at once.
+AT_ONCE_S = 0.9
+#: How often a transcript is played on a machine that is too busy to say at once what has to be.
+TRIES = 10
+#: Transcripts that are played while one is looked at.
+AHEAD = 6
 
 
 class Names:
@@ -56,7 +64,10 @@ class Names:
 
 
 class Player:
-    """Runs one transcript against a broker."""
+    """Runs one transcript against a broker.
+
+    :ivar slowest: the longest time, in seconds, in which nobody was to wait for the hub.
+    """
 
     #: How a line begins that is not an input.
     output: re.Pattern[str]
@@ -69,9 +80,11 @@ class Player:
         self.pending: dict[str, list[Any]] = {}
         self.lines: list[str] = []
         self.barriers = 0
+        self.slowest = 0.0
 
     def run(self, text: str) -> str:
         """Carry out the inputs; the whole transcript as it has become."""
+        began = time.monotonic()
         try:
             for line in text.removesuffix("\n").split("\n"):
                 if self.output.match(line):
@@ -79,6 +92,9 @@ class Player:
                 self.lines.append(line)
                 if line and not line.startswith("#"):
                     self._input(self.names.show(line))
+                if _WAITING.match(line):
+                    began = time.monotonic()
+                self.slowest = max(self.slowest, time.monotonic() - began)
         finally:
             self._close_all()
         assert not self.pending, "something was not sent"
@@ -166,12 +182,28 @@ class Player:
 
 
 def play(path: Path, prefix: str, player: Callable[[BrokerProcess], Player]) -> str:
-    """A transcript as it becomes with a broker of its own."""
+    """A transcript as it becomes with a broker of its own.
+
+    Where the hub may have waited long enough before all was said, it is played once more.
+    """
+    recorded = path.read_text()
+    for _ in range(TRIES):
+        found, slowest = _play_once(recorded, prefix, player)
+        if found == recorded or slowest < AT_ONCE_S:
+            break
+    return found
+
+
+def _play_once(
+    recorded: str, prefix: str, player: Callable[[BrokerProcess], Player]
+) -> tuple[str, float]:
+    """What becomes of a transcript, and how long it took to say what is to be said at once."""
     root = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
     broker = BrokerProcess(root)
     try:
         try:
-            return player(broker.start()).run(path.read_text())
+            playing = player(broker.start())
+            return playing.run(recorded), playing.slowest
         finally:
             broker.finish()
     except Exception as error:
@@ -181,16 +213,38 @@ def play(path: Path, prefix: str, player: Callable[[BrokerProcess], Player]) -> 
         shutil.rmtree(root)
 
 
-def plays_of(test: str, here: str, played: Callable[[Path], str]) -> Any:
-    """A fixture: what becomes of the transcripts that are asked for, played while other tests run.
+class Plays:
+    """What becomes of transcripts, some of which are played while another is looked at.
 
     They wait more than they do anything, and each has a broker of its own.
+
+    :param paths: all of them, in the order in which they are asked for.
+    """
+
+    def __init__(
+        self, paths: list[Path], played: Callable[[Path], str], pool: ThreadPoolExecutor
+    ) -> None:
+        self._paths = paths
+        self._played = played
+        self._pool = pool
+        self._begun: dict[Path, Future[str]] = {}
+
+    def __getitem__(self, path: Path) -> str:
+        at = self._paths.index(path)
+        for one in self._paths[at : at + 1 + AHEAD]:
+            if one not in self._begun:
+                self._begun[one] = self._pool.submit(self._played, one)
+        return self._begun[path].result()
+
+
+def plays_of(test: str, here: str, played: Callable[[Path], str]) -> Any:
+    """A fixture: what becomes of the transcripts that are asked for.
 
     :param test: the name of the test that asks for them, below the directory ``here``.
     """
 
-    @pytest.fixture(scope="session", autouse=True)
-    def plays(request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[str]]]:
+    @pytest.fixture(scope="session")
+    def plays(request: pytest.FixtureRequest) -> Iterator[Plays]:
         wanted: list[Any] = [
             item.callspec.params["path"]
             for item in request.session.items
@@ -198,7 +252,7 @@ def plays_of(test: str, here: str, played: Callable[[Path], str]) -> Any:
             and item.originalname == test
             and str(item.path).startswith(here)
         ]
-        with ThreadPoolExecutor(2) as pool:
-            yield {path: pool.submit(played, path) for path in wanted}
+        with ThreadPoolExecutor(3) as pool:
+            yield Plays(wanted, played, pool)
 
     return plays

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from pi_player import Plays
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_transcript(plays: dict[Path, Future[str]], path: Path) -> None:
-    found, recorded = plays[path].result(), path.read_text()
+def test_transcript(plays: Plays, path: Path) -> None:
+    found, recorded = plays[path], path.read_text()
     if os.environ.get("PI_BROKER_TRANSCRIPTS") == "write":
         path.write_text(found)
     else:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from pi_player import Plays
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_mesh_transcript(mesh_plays: dict[Path, Future[str]], path: Path) -> None:
-    found, recorded = mesh_plays[path].result(), path.read_text()
+def test_mesh_transcript(mesh_plays: Plays, path: Path) -> None:
+    found, recorded = mesh_plays[path], path.read_text()
     if os.environ.get("PI_MESH_TRANSCRIPTS") == "write":
         path.write_text(found)
     else:
