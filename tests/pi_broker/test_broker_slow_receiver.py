@@ -53,6 +53,7 @@ def test_memory_is_bounded_and_the_mail_is_there(broker: BrokerProcess) -> None:
         for number in range(MESSAGES - 10):
             deaf.receipt(f"m{number}")
             if number % 100 == 99:
+                deaf.list()  # those are heard: the next come in another second of the hub's
                 time.sleep(1)  # within what a connection may say in a second
         deaf.list()
         with broker.join("bob") as again:
