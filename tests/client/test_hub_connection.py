@@ -126,7 +126,7 @@ def test_a_hub_that_accepts_and_never_answers_is_named(paths: ChannelPaths) -> N
             begun = time.monotonic()
             with pytest.raises(HubUnavailable) as caught:
                 hub.register(timeout=0.2)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 20
     assert caught.value.details["cause"] == "silent"
     assert str(os.getpid()) in caught.value.text
     assert f"kill -CONT {os.getpid()}" in caught.value.remedy

@@ -404,7 +404,7 @@ def test_a_listener_whose_reader_is_gone_does_not_stay(paths: ChannelPaths, hub:
     with pytest.raises(BrokenPipeError):
         listener(paths, Audience(), output=writer).run()
     os.close(writer)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
 
 
 def test_a_line_that_stands_twice_is_shown_once(paths: ChannelPaths, hub: Start) -> None:

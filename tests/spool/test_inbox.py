@@ -395,7 +395,7 @@ def test_readers_share_and_appenders_wait_in_vain_for_a_stopped_one(
         began = time.monotonic()
         with pytest.raises(InboxLocked) as refusal:
             inbox.append(message("m2"), sender="ann", message_id="m2", timeout=0.1)
-        assert 0.1 <= time.monotonic() - began < 2.0
+        assert 0.1 <= time.monotonic() - began < 20.0
         with pytest.raises(InboxLocked):
             inbox.commit(Position(1, 0), timeout=0.0)
     assert (refusal.value.code, refusal.value.exit_code) == ("INBOX_LOCKED", 75)
