@@ -303,6 +303,7 @@ ME = os.getpid()
         (b'{"pid": %d, "version": "0.1.0", "started": 0}' % ME, None, "intercom 0.1.0, since 19"),
         (b'{"pid": %d, "other": 1}' % ME, {"pid": ME}, f"pid {ME}"),
     ],
+    ids=["nothing", "no JSON", "no object", "a text", "a number", "all", "some"],
 )
 def test_whatever_stands_in_the_lock_file_the_leader_is_named(
     channel_dir: Any, written: bytes, details: dict[str, Any] | None, words: str

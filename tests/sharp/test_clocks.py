@@ -50,28 +50,29 @@ def test_a_hub_keeps_its_times_whatever_the_wall_clock_does(
         found = [str(tmp_path), str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
         environ = {"PYTHONPATH": os.pathsep.join(found)}
         environ |= {"JUMP": str(jump), "JUMPED_WHEN": str(jumped)}
-        one = hub("--idle-exit", "4", where=where, **environ)
+        one = hub("--idle-exit", "3", where=where, **environ)
         began = time.monotonic()
         rows.append((one, one.connect("ada", "receipts"), one.connect("bob"), began))
     jumped.touch()
+    lefts = []
     for one, ada, bob, _began in rows:
         ada.chat("bob", "after the jump")
         assert bob.until("chat")["payload"]["text"] == "after the jump"
         assert ada.until("receipt")["payload"]["state"] == "stored"
         assert one.process.poll() is None
+        lefts.append(time.monotonic())
         ada.close()
         bob.close()
-    left = time.monotonic()
-    for one, _ada, _bob, began in rows:
+    for (one, _ada, _bob, began), left in zip(rows, lefts, strict=True):
         assert one.process.wait(timeout=30) == 0
         ended = time.monotonic()
-        assert 3.9 < ended - left < 15.0, "it looks once a second"
+        assert 2.9 < ended - left < 15.0, "it looks once a second"
         logged = [datetime.fromisoformat(line["time"]).timestamp() for line in one.log()]
         off = abs((logged[-1] - logged[0]) - (ended - began))
         assert off > 1.5, "no jump was seen"
 
 
-@pytest.mark.parametrize("jump", [-HOUR, DAY, -time.time()])
+@pytest.mark.parametrize("jump", [-HOUR, DAY, -time.time()], ids=["-3600", "86400", "1970"])
 def test_a_repetition_is_recognised_across_a_jump(paths: ChannelPaths, jump: float) -> None:
     """What the hub remembers does not expire early; 1970 is a time like any other."""
     now = [time.time()]
