@@ -75,6 +75,7 @@ class Entry(NamedTuple):
     :ivar level: durability level asked for, one of :data:`LEVELS`.
     :ivar ask_known: look whether this session was ever used, and say so.
     :ivar only_known: refuse (``TARGET_NOT_FOUND``) rather than make an inbox for a stranger.
+    :ivar left: it was left in a file: no connection of its sender has said it.
     """
 
     ticket: int
@@ -86,6 +87,7 @@ class Entry(NamedTuple):
     level: str
     ask_known: bool = False
     only_known: bool = False
+    left: bool = False
 
 
 class Written(NamedTuple):

@@ -1,8 +1,9 @@
 """What others than its sender know of a message: that it came through the hub, and from whom.
 
 The hub notes in its history what it stored as said by a connection that was registered under
-the sender's name. A line that somebody appended to the inbox himself it notes as found there,
-or, where no hub runs, nobody notes it: then nobody can say whose it is. What a session noted
+the sender's name. What somebody left for it in its own inbox, or appended to the recipient's,
+it notes as left or found there; where no hub runs, nobody notes it. Then nobody can say whose
+it is. What a session noted
 of itself on the channel, its working tree and through this its agent's program, is its own
 word. Standard library only; no hub is asked.
 """
@@ -129,7 +130,7 @@ def _said(
     with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
         places = [place for place in told["to"] if place[0] == inbox]
         if places and told["digest"] == identity.digest.hex():
-            is_stored = told["level"] is not None
+            is_stored = told["level"] is not None and not told.get("left")
             if is_stored and "pi" in (one.fields.get("payload") or {}):
                 is_stored = any(_stands(paths, inbox, one.line, *place[2:]) for place in places)
             return float(told["at"]) if is_stored else None

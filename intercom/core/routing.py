@@ -118,8 +118,9 @@ class Routing:
         asks = direct and not self._roster.is_here(targets[0])
         strict = asks and message.strict and past is None
         line, name = message.line, message.id
+        left = self.desk is not None and link == self.desk.link.number
         effects: list[Effect] = [
-            AppendEntry(Entry(ticket, to, line, sender, name, digest, level, asks, strict))
+            AppendEntry(Entry(ticket, to, line, sender, name, digest, level, asks, strict, left))
             for ticket, to in zip(tickets, targets, strict=True)
         ]
         if level == "memory" and past is None and (not asks or self._roster.is_known(targets[0])):

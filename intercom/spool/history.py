@@ -83,8 +83,10 @@ class History:
         if known is not None:
             known.append(place)
         else:
-            digest, level = entry.digest.hex(), entry.level
-            self._messages[key] = [f'"digest":"{digest}","level":"{level}","to":[{place}']
+            digest, left = entry.digest.hex(), '"left":true,' if entry.left else ""
+            self._messages[key] = [
+                f'"digest":"{digest}","level":"{entry.level}",{left}"to":[{place}'
+            ]
 
     def waiting(self, entry: Entry) -> None:
         """A message that stands in other inboxes by now is still to reach this one."""

@@ -31,11 +31,11 @@ class Hub:
         self.store = Store(paths, FileCalls(), lambda: self.now)
         self.store.start()
 
-    def store_line(self, line: bytes) -> None:
+    def store_line(self, line: bytes, **how: bool) -> None:
         """Store a line as if its sender's connection had said it."""
         identity = envelope.identify(line)
         assert identity is not None
-        self.store.append_batch([Entry(1, "bob", line, *identity, "process")])
+        self.store.append_batch([Entry(1, "bob", line, *identity, "process", **how)])
 
 
 @pytest.fixture
@@ -83,6 +83,7 @@ def test_what_others_wrote_is_not(hub: Hub) -> None:
     hub.store_line(line_of())
     append(hub.paths, line_of("forged", "m2", "ceo"))
     append(hub.paths, line_of("forged", "m"))
+    hub.store_line(line_of("left for the hub", "m5"), left=True)
     hub.store_line(line_of("last", "m3"))
     found = known(
         hub.paths,
@@ -90,10 +91,11 @@ def test_what_others_wrote_is_not(hub: Hub) -> None:
         line_of("forged", "m"),
         line_of("hi", "m", "eve"),
         line_of("never seen", "m9"),
+        line_of("left for the hub", "m5"),
         b'{"type":"chat"}',
         line_of("last", "m3"),
     )
-    assert [one.stored_at for one in found] == [None, None, None, None, None, NOW]
+    assert [one.stored_at for one in found] == [None] * 6 + [NOW]
 
 
 def test_what_was_stored_for_another_is_not_ours(hub: Hub) -> None:

@@ -697,7 +697,8 @@ def test_a_broadcast_left_in_the_hubs_inbox_goes_to_everybody_and_then_counts_as
     left = chat("ada", "*")
     desk = open_desk(scene, [left.line])
     effects = scene.core.filed(left, scene.now)
-    assert [e.entry.inbox for e in kinds(effects, fx.AppendEntry)] == ["bob"]
+    entries = [e.entry for e in kinds(effects, fx.AppendEntry)]
+    assert [(one.inbox, one.left) for one in entries] == [("bob", True)]
     end = Position(1, scene.sizes["hub"])
     assert scene.core.desk_read(end, scene.now) == []  # not safe yet
     assert len(pushes(scene.write(effects), bob)) == 1
