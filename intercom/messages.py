@@ -14,7 +14,7 @@ import msgspec
 from intercom.records import Position
 
 #: Features that this hub grants; a client that asks for none sees the seed's protocol only.
-FEATURES = ("receipts", "cursor", "heartbeat", "progress")
+FEATURES = ("receipts", "cursor", "heartbeat", "progress", "turns")
 
 
 class Credentials(msgspec.Struct, frozen=True):

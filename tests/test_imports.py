@@ -33,7 +33,7 @@ LAYERS = (
     ("spool", "election"),
     ("pi",),
     ("hub", "client"),
-    ("tap", "testing"),
+    ("tap", "testing", "bridge"),
     ("cli",),
     ("__main__",),
 )

@@ -33,6 +33,11 @@ VERBS = {
     "hub": ("intercom.cli.hub", "hub", "Start, stop, look at and replace the channel's hub."),
     "doctor": ("intercom.cli.doctor", "doctor", "Find what is wrong with a channel; cure it."),
     "cleanup": ("intercom.cli.cleanup", "cleanup", "Remove what the dead left, or all sessions."),
+    "mcp": (
+        "intercom.cli.mcp",
+        "mcp",
+        "Serve an agent's host with tools of MCP.",
+    ),
     "pi-broker": ("intercom.cli.pi_broker", "pi_broker", "Serve pi-intercom and pi-subagents."),
     "daemon": ("intercom.cli.daemon", "daemon", "Run the channel's hub in the foreground."),
 }

@@ -293,7 +293,7 @@ class HubConnection:
             if line is None:
                 self._lines.append(Received(b"", None))
             elif line:
-                self._lines.append(_read(line))
+                self._lines.append(read_line(line))
 
 
 def _texts(found: object) -> list[str]:
@@ -313,7 +313,7 @@ def _numbers(version: str) -> list[int]:
     return numbers
 
 
-def _read(line: bytes) -> Received:
+def read_line(line: bytes) -> Received:
     """Parse a line from the hub."""
     with contextlib.suppress(ProtocolError):
         found = envelope.parse(line, MAX_INPUT)

@@ -110,7 +110,7 @@ def deliver(
     deadline = time.monotonic() + patience
     while True:
         try:
-            return _through_hub(paths, letter, token, deadline, connect)
+            return through_hub(paths, letter, token, deadline, connect)
         except ConnectionLost as error:
             trouble: IntercomError = error
             if time.monotonic() < deadline:
@@ -125,10 +125,15 @@ def deliver(
         return store_offline(paths, letter, trouble)
 
 
-def _through_hub(
+def through_hub(
     paths: ChannelPaths, letter: Letter, token: str, deadline: float, connect: Connect
 ) -> Outcome:
-    """Try once."""
+    """Try once, and only this way; started is a hub if none runs.
+
+    :param deadline: when to give up waiting for the receipt (monotonic seconds).
+    :raise ConnectionLost: it is not known what became of it; send it again.
+    :raise IntercomError: no hub is to be had, or the message is refused.
+    """
     with HubConnection(connect(paths), paths, letter.sender) as hub:
         hub.register(features=("receipts",), role="sender", token=token)
         if "receipts" not in hub.features:

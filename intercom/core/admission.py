@@ -75,7 +75,8 @@ class Admission:
             return self.refuse(link, self._another_kind(session, register))
         holder = self._roster.holder(session)
         asks_token = register.token is not None
-        taken = holder is not None and not register.takeover and register.role != "sender"
+        taken = holder is not None and not (register.takeover or _gives_way(holder, register))
+        taken = taken and register.role != "sender"
         if taken or (not asks_token and (register.role == "sender" or holder is not None)):
             return self.refuse(link, self._collision(session, register))
         if holder is None and not self._roster.has_room_for(session, self._most):
@@ -224,6 +225,11 @@ class Admission:
                 f"or take it over with its token (takeover)"
             )
         return Fault(session, "SESSION_COLLISION", text, register.id)
+
+
+def _gives_way(holder: Link, register: Register) -> bool:
+    """Whether one that is only present makes room for one that would show what comes."""
+    return "turns" in holder.features and "turns" not in register.features
 
 
 def misspoken(link: Link, message: Message) -> list[Effect]:

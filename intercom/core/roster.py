@@ -149,7 +149,7 @@ class Roster:
         own = [
             Receiver(name, link.credentials.pid)
             for name, link in self.present()
-            if now - link.since >= SETTLED_S
+            if now - link.since >= SETTLED_S and "turns" not in link.features
         ]
         return own + [Receiver(one.session, one.pid) for one in self.elsewhere.members()]
 

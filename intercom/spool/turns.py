@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 #: Seconds for which a lock may be held only to see whether somebody has it.
 PROBES = 0.05
 _PAUSE = 0.003
+#: Longer than a look at a lock takes.
+_MOMENT = 0.001
 _LARGEST = 1 << 12
 #: A lock file that cannot be made guards nothing; what it would guard cannot be written, either.
 _UNWRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
@@ -202,18 +204,37 @@ def reader_of(paths: ChannelPaths, session: str) -> Holder | None:
     except (OSError, UnsafePlace):
         return None
 
-    def alone() -> bool | None:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return None
-        return True
-
     try:
-        # Others who only look hold it for a moment, too.
-        return _signed(fd) if _persist(alone, PROBES) is None else None
+        # What looks like a reader may be somebody else's look, but hardly twice.
+        for pause in (_MOMENT, 0.0):
+            if _persist(lambda: _is_shared(fd), PROBES) is False:
+                return None
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            time.sleep(pause)
+        return _signed(fd)
     finally:
         os.close(fd)
+
+
+def _is_shared(fd: int) -> bool | None:
+    """Whether somebody holds a lock shared; None if it is held by one who only looks.
+
+    Those who look hold it exclusively for a moment, or shared for one as short.
+    """
+    if _try(fd, fcntl.LOCK_EX):
+        return False
+    if not _try(fd, fcntl.LOCK_SH):
+        return None
+    return not _try(fd, fcntl.LOCK_EX)
+
+
+def _try(fd: int, how: int) -> bool:
+    """Take a lock if it is free."""
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def remove(paths: ChannelPaths, encoded: str) -> list[str]:

@@ -1,0 +1,116 @@
+"""The tools put together: whose call it is, and what carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.logger import Logger
+
+from intercom.bridge import listing, reading, sending, words
+from intercom.bridge.bell import Bell, Threads
+from intercom.bridge.place import Place, Taken, caller_of, take_place
+from intercom.bridge.server import Call, Host, Said
+from intercom.bridge.session import Session
+from intercom.errors import IntercomError
+
+#: Seconds for which ``initialize`` waits for the session's name.
+NAME_WITHIN = 0.4
+#: Sessions of one host; one of them is the rule.
+MOST_SESSIONS = 32
+
+_TOOLS: Mapping[str, Callable[[Session, Call], Awaitable[Said]]] = {
+    "send": sending.send,
+    "inbox": reading.inbox,
+    "ask": sending.ask,
+    "peers": listing.peers,
+}
+
+
+class Bridge:
+    """What a host's calls reach: see :class:`intercom.bridge.server.Toolbox`.
+
+    :param reactor: times, timers, sockets.
+    """
+
+    _log = Logger()
+
+    def __init__(self, reactor: Any, threads: Threads, place: Place) -> None:
+        self._reactor = reactor
+        self._threads = threads
+        self._place = place
+        self._sessions: dict[str, Session] = {}
+        self._opening = DeferredLock()
+        self._news = Bell(reactor)
+        self._closed = False
+
+    async def opened(self, host: Host) -> str:
+        """A host has begun: take the session's place, if it is known whose call this is."""
+        if not self._place.waits(host.name):
+            opening = Deferred.fromCoroutine(self._open_early())
+            if not opening.called:
+                await self._news.wait(NAME_WITHIN)
+        session = self._sessions.get("")
+        return words.instructions(session.name if session else None, self._place.paths.name)
+
+    async def _open_early(self) -> None:
+        """Take the place; what is in the way is said with the first call."""
+        try:
+            await self._session("")
+        except (IntercomError, OSError):
+            pass
+        except Exception:
+            self._log.failure("taking the session's place failed")
+        finally:
+            self._news.ring()
+
+    async def call(self, name: str, call: Call) -> Said:
+        """Carry out a call; what goes wrong is said in words, with what helps."""
+        try:
+            caller = "" if self._place.is_named else caller_of(call.meta)
+            return await _TOOLS[name](await self._session(caller), call)
+        except IntercomError as error:
+            return Said(words.failure(error), failed=True)
+        except OSError as error:
+            return Said(words.of_system(error), failed=True)
+
+    def close(self) -> None:
+        """Leave the channel. Idempotent."""
+        self._closed = True
+        for session in self._sessions.values():
+            session.close()
+
+    async def _session(self, caller: str) -> Session:
+        """The session of a caller, whose place is taken if this is its first call.
+
+        :raise IntercomError: it cannot be had; the next call tries again.
+        """
+        session = self._sessions.get(caller)
+        if session is not None:
+            return session
+        await self._opening.acquire()
+        try:
+            session = self._sessions.get(caller)
+            if session is None:
+                taken = await self._threads.call(take_place, self._place, caller)
+                session = self._sessions[caller] = self._begin(taken)
+            return session
+        finally:
+            self._opening.release()
+
+    def _begin(self, taken: Taken) -> Session:
+        """Be that session from now on.
+
+        :raise IntercomError: the host has too many, or is gone.
+        """
+        if self._closed or len(self._sessions) >= MOST_SESSIONS:
+            taken.close()
+            raise IntercomError(
+                f"one host has at most {MOST_SESSIONS} sessions",
+                code="TOO_MANY_SESSIONS",
+                remedy="start another intercom mcp",
+            )
+        session = Session(self._reactor, self._threads, taken, self._place.note)
+        session.keeper.start()
+        return session
