@@ -195,6 +195,10 @@ class ChannelPaths:
         """When a session's messages were shown, read or skipped."""
         return self.file(f"trail_{file_name(session)}.ndjson")
 
+    def bell(self, session: str) -> str:
+        """What a session's agent was told of its mail; see :mod:`intercom.hooks`."""
+        return self.file(f"bell_{file_name(session)}.json")
+
     def reader(self, session: str) -> str:
         """Locked, shared, by whoever could show a session's messages now."""
         return self.file(f"reader_{file_name(session)}.lock")

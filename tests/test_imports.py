@@ -33,7 +33,7 @@ LAYERS = (
     ("spool", "election"),
     ("pi",),
     ("hub", "client"),
-    ("tap", "testing", "bridge"),
+    ("tap", "testing", "bridge", "hooks"),
     ("cli",),
     ("__main__",),
 )
@@ -57,7 +57,7 @@ SLOW = frozenset({"twisted", "zope", "msgspec", "automat", "attr"})
 #: Modules that hubs, commands and foreign tools share: the standard library and nothing else.
 STANDARD_LIBRARY_ONLY = re.compile(
     r"intercom\.(tuples|plainjson|moments|hashes|errors|names|records|paths|private|mounts|wire\.(envelope|framing|plaintext)"
-    r"|showing\.\w+|election\.locks|settings\.\w+|spool\.(format|positions|files)"
+    r"|(showing|hooks)\.\w+|election\.locks|settings\.\w+|spool\.(format|positions|files)"
     r"|client\.(?!protocol$|service$)\w+)$"
 )
 

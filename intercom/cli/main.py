@@ -27,6 +27,8 @@ VERBS = {
     "status": ("intercom.cli.status", "status", "Show how far a message has come."),
     "ack": ("intercom.cli.ack", "ack", "Say how far messages were dealt with."),
     "dead": ("intercom.cli.dead", "dead", "Show what was given up unread."),
+    "hook": ("intercom.cli.hook", "hook", "Tell an agent that mail waits, as its host asks."),
+    "skill": ("intercom.cli.skill", "skill", "Print what an agent has to know of this."),
     "config": ("intercom.cli.config", "config", "Show what is set and who says so; set it."),
     "paths": ("intercom.cli.paths", "paths", "Show where everything is, and what that promises."),
     "version": ("intercom.cli.version", "version", "Show the versions of command and hub."),
@@ -105,6 +107,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _status(words: list[str]) -> int:
     """Run one command line; every expected failure becomes words and a status."""
+    if words[:1] == ["hook"]:
+        return _hook(words[1:])
     try:
         result: Any = intercom.main(args=words, prog_name="intercom", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -115,3 +119,18 @@ def _status(words: list[str]) -> int:
         if status is None:
             raise
         return status
+
+
+def _hook(words: list[str]) -> int:
+    """Run a hook, which has its own way with failures."""
+    from intercom.cli import hooking
+
+    return hooking.call(words, _by_click)
+
+
+def _by_click(words: list[str]) -> int:
+    try:
+        result: Any = intercom.main(args=words, prog_name="intercom", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.UsageError as error:
+        return output.fail(error, False) or 0

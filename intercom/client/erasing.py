@@ -51,7 +51,7 @@ class Traces:
         self._name = paths.file(f"name_{encoded}.json")
         # The secret first: it is spared where the session is in use.
         small = (f"token_{encoded}", f"offset_{encoded}.json", f"meta_{encoded}.json")
-        others = (f"trail_{encoded}.ndjson", f"{KEEP}{encoded}")
+        others = (f"trail_{encoded}.ndjson", f"bell_{encoded}.json", f"{KEEP}{encoded}")
         self._small = [paths.file(name) for name in (*small, *others)]
 
     def is_used(self) -> bool:

@@ -340,8 +340,7 @@ class Routing:
         """Send a message on that was left in the hub's inbox."""
         assert self.desk is not None
         self.desk.open += 1
-        sender = message.speaker or ANONYMOUS
-        return self.route(self.desk.link.number, sender, message, now)
+        return self.route(self.desk.link.number, message.speaker or ANONYMOUS, message, now)
 
     def notify(
         self, to: str, text: str, about: str, details: dict[str, Any], now: float

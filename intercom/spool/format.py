@@ -31,6 +31,7 @@ _KINDS = {
     "meta": ".json",
     "token": "",
     "trail": ".ndjson",
+    "bell": ".json",
 }
 
 
@@ -281,8 +282,8 @@ def _time(value: object) -> float | None:
 def split_name(name: str) -> tuple[str, str] | None:
     """Take a file's name apart: what it is to a session, and the session's encoded id.
 
-    :return: (``inbox`` | ``offset`` | ``meta`` | ``token`` | ``trail``, encoded id), None for
-        other files.
+    :return: (``inbox`` | ``offset`` | ``meta`` | ``token`` | ``trail`` | ``bell``, encoded id),
+        None for other files.
     """
     kind, found, rest = name.partition("_")
     ending = _KINDS.get(kind)

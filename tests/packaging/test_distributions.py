@@ -195,7 +195,7 @@ def test_the_wheel_holds_the_package_and_the_plugin_and_nothing_else(built: Path
     names = set(zipfile.ZipFile(built / f"{NAME}-py3-none-any.whl").namelist())
     content = {name for name in names if not name.startswith(f"{NAME}.dist-info/")}
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "intercom").rglob("*.py")}
-    assert content == modules | {"intercom/py.typed", PLUGIN}
+    assert content == modules | {"intercom/py.typed", "intercom/cli/SKILL.md", PLUGIN}
 
 
 def test_the_source_distribution_can_be_tested_and_read(built: Path, source: Path) -> None:

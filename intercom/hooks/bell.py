@@ -1,0 +1,124 @@
+"""Whether mail waits for a session, and whether its agent has been told of it.
+
+From the channel's files alone, without waiting for a lock. What was told is kept in
+``bell_<session>.json``, which is worth nothing to anybody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from intercom import plainjson as json
+from intercom.errors import IntercomError
+from intercom.paths import ChannelPaths, read_private, write_atomic
+from intercom.records import Position
+from intercom.showing.text import label
+from intercom.showing.words import ago, counted
+from intercom.spool import turns
+from intercom.spool.expiry import sent_at
+from intercom.spool.inboxfile import Busy, InboxFile, Unsettled
+from intercom.tuples import NamedTuple
+from intercom.wire import envelope
+
+#: Bytes of unread messages that are looked at; of more it is said that there are more.
+LOOKED_AT = 256 << 10
+#: An agent goes on by itself so many times in a row; then its user is told instead.
+MOST_IN_A_ROW = 3
+#: So many senders are named.
+_NAMED = 4
+#: Position before everything.
+_NEVER = Position(0, 0)
+
+
+class Mail(NamedTuple):
+    """What lies unread.
+
+    :ivar more: there is more than was looked at.
+    :ivar senders: each once, in the order of their first message.
+    :ivar asks: how many of the messages want an answer.
+    :ivar oldest: when the first was sent, by its sender's clock (epoch seconds, or infinity).
+    :ivar end: behind the last that was looked at.
+    """
+
+    number: int
+    more: bool
+    senders: tuple[str, ...]
+    asks: int
+    oldest: float
+    end: Position
+
+    def words(self, session: str, now: float) -> str:
+        """What to say of it: names and numbers, nothing that a message says."""
+        named = [label(name) for name in self.senders[:_NAMED]]
+        if len(self.senders) > _NAMED:
+            named.append(counted(len(self.senders) - _NAMED, "other"))
+        said = f"{'over ' if self.more else ''}{counted(self.number, 'unread message')}"
+        parts = [f"intercom: {said} for {label(session)} from {', '.join(named)}"]
+        if self.asks:
+            parts.append(f"{self.asks} of them waiting for an answer")
+        if 0 <= now - self.oldest < float("inf"):
+            parts.append(f"the oldest {ago(now - self.oldest)}")
+        return "; ".join(parts)
+
+
+class Bell(NamedTuple):
+    """What was told.
+
+    :ivar told: up to here messages were told of.
+    :ivar in_a_row: how many times in a row the agent went on because of it.
+    """
+
+    told: Position = _NEVER
+    in_a_row: int = 0
+
+
+def mail_of(paths: ChannelPaths, session: str) -> Mail | None:
+    """What lies unread for a session; None if that is nothing.
+
+    None, too, where it cannot be told at this moment, since others have the inbox's lock, and
+    where somebody is reading it anyway.
+
+    :raise IntercomError: the channel's place or its files are not ours, or cannot be read.
+    :raise OSError: they cannot be read.
+    """
+    found = os.stat(paths.inbox(session)) if os.path.lexists(paths.inbox(session)) else None
+    if found is None or not found.st_size:
+        return None
+    paths.check()
+    if turns.turn_of(paths, session) is not None:
+        return None
+    try:
+        batch = InboxFile(paths, session).read(None, LOOKED_AT)
+    except (Busy, Unsettled):
+        return None
+    if not batch.records:
+        return None
+    senders: dict[str, None] = {}
+    asks = 0
+    for record in batch.records:
+        with contextlib.suppress(IntercomError):
+            fields = envelope.parse(record.line)
+            senders[str(fields.get("from_session", "unknown"))] = None
+            asks += (fields.get("payload") or {}).get("expects_reply") is True
+    oldest = sent_at(batch.records[0].line)
+    return Mail(len(batch.records), not batch.at_end, tuple(senders), asks, oldest, batch.next)
+
+
+def bell_of(paths: ChannelPaths, session: str) -> Bell:
+    """What a session's agent was told; nothing where that cannot be read."""
+    damage = (ValueError, TypeError, KeyError, RecursionError)
+    with contextlib.suppress(IntercomError, OSError, *damage):
+        told = json.loads(read_private(paths.bell(session)) or b"{}")
+        return Bell(Position(int(told["generation"]), int(told["offset"])), int(told["in_a_row"]))
+    return Bell()
+
+
+def keep(paths: ChannelPaths, session: str, bell: Bell, now: float) -> bool:
+    """Keep what was told; False if that cannot be written."""
+    fields = {**bell.told._asdict(), "in_a_row": bell.in_a_row, "at": now}
+    try:
+        write_atomic(paths.bell(session), json.dumps(fields).encode() + b"\n")
+    except (IntercomError, OSError):
+        return False
+    return True
