@@ -17,9 +17,6 @@ from intercom.paths import ChannelPaths
 from intercom.records import Receiver
 from intercom.spool import turns
 
-#: What stands in the lock files, for people.
-PROGRAM = "connected to the hub"
-
 
 class _Held(NamedTuple):
     turn: turns.Turn
@@ -51,7 +48,7 @@ class Guard:
                 self._held.pop(session).close()
                 held = None
             if held is None:
-                self._take(session, turns.Holder(pid, PROGRAM, now))
+                self._take(session, turns.Holder(pid, turns.STEWARD, now))
 
     def only(self, sessions: Collection[str]) -> None:
         """Let go of what is held for sessions that are not among these."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
+#: What the hub calls itself where it holds locks for one who is connected and holds none.
+STEWARD = "connected to the hub"
 #: Seconds for which a lock may be held only to see whether somebody has it.
 PROBES = 0.05
 _PAUSE = 0.003
@@ -83,7 +85,8 @@ class Turn:
     def check(self) -> None:
         """Make sure that the turn is still ours: before a message is shown, and to commit.
 
-        A lock file that somebody has removed is made again.
+        A lock file that somebody has removed is made again, or got back from the hub, which may
+        have found it missing and made it for us: we are connected, too.
 
         :raise IntercomError: ``TAKEN_OVER``, saying by whom as far as is known.
         """
@@ -102,7 +105,18 @@ class Turn:
                 os.close(self._fd)
                 self._fd = fd
                 return
-        raise taken_over(self._paths, self._session)
+        if not self._is_kept_for_us():
+            raise taken_over(self._paths, self._session)
+        with contextlib.suppress(OSError):
+            again = seize(self._paths, self._session, self._holder)
+            os.close(self._fd)
+            self._fd = again._fd
+
+    def _is_kept_for_us(self) -> bool:
+        """Whether the hub has the turn for this very process."""
+        pid, program, _since = self._holder
+        now = turn_of(self._paths, self._session)
+        return now is not None and now[:2] == (pid, STEWARD) and program != STEWARD
 
     def close(self) -> None:
         """Give it back. Idempotent."""

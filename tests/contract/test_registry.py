@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred, execute
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
@@ -16,6 +17,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from intercom import __version__
+from intercom.errors import IntercomError
 from intercom.hub.registry import FileRegistry, MemoryRegistry
 from intercom.interfaces import IRegistry, IWorker
 from intercom.paths import ChannelPaths
@@ -209,6 +211,28 @@ class FileRegistryTests(RegistryContract, SynchronousTestCase):
         self.one.guard([Receiver("a", 12), Receiver("b", 13)])
         self.settle()
         assert self.guarded() == {"a", "b"}
+
+    def test_a_turn_whose_lock_file_was_removed_is_got_back(self) -> None:
+        """By a listener that is connected and for which it is kept, and by nobody else."""
+        own = turns.Holder(5, "intercom listen", 900.0)
+        turn = turns.take(self.paths, "a", own)
+        assert turn is not None
+        os.unlink(self.paths.turn("a"))
+        self.one.guard([Receiver("a", 5)])
+        self.settle()
+        assert turns.turn_of(self.paths, "a") == turns.Holder(5, "connected to the hub", 1000.0)
+        turn.check()
+        assert turns.turn_of(self.paths, "a") == own
+        self.one.guard([Receiver("a", 5)])
+        self.settle()
+        turn.check()
+        assert turns.turn_of(self.paths, "a") == own
+        os.unlink(self.paths.turn("a"))
+        self.one.guard([Receiver("a", 12)])
+        self.settle()
+        with pytest.raises(IntercomError, match=r"process 12 .* has taken over"):
+            turn.check()
+        turn.close()
 
     def test_a_turn_that_was_taken_over_is_given_up(self) -> None:
         self.one.guard([Receiver("a", 12)])
