@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import queue
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,11 +40,30 @@ class Host:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._reading.wait()
-            self._heard.put(line)
+        if self.process.stdout is not None:
+            for line in self.process.stdout:
+                self._heard.put(line)
+                self._reading.wait()
         self._heard.put(b"")
+
+    def deaf(self) -> None:
+        """Take nothing more than the next line, until the end."""
+        self._reading.clear()
+
+    def waits_to_write(self) -> bool:
+        """Whether the bridge has more to say than its pipe holds."""
+        assert self.process.stdout is not None
+        held = fcntl.ioctl(self.process.stdout, termios.FIONREAD, b"\0" * 4)
+        return int.from_bytes(held, sys.byteorder) >= 60_000
+
+    def written(self) -> list[str]:
+        """The texts of all results that were written out whole, those of a dead bridge too."""
+        self._reading.set()
+        self._reader.join(DEADLINE_S)
+        found = []
+        while (line := self._heard.get(timeout=DEADLINE_S)).endswith(b"\n"):
+            found.append(json.loads(line)["result"]["content"][0]["text"])
+        return found
 
     def write(self, data: bytes) -> None:
         assert self.process.stdin is not None
