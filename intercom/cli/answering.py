@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import click
-
-from intercom.cli import options
 from intercom.client.attesting import Shown, known_of
 from intercom.paths import ChannelPaths
 from intercom.showing.blocks import Known, Ways
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from intercom.cli.scope import Given
 
 
-def ways(ctx: click.Context, session: str | None) -> Ways:
+def ways(given: Given, session: str | None) -> Ways:
     """Commands for the same channel, project and session; how to see all of one says the verb.
 
     :param session: what ``--session`` said.
@@ -22,7 +24,7 @@ def ways(ctx: click.Context, session: str | None) -> Ways:
 
     def reply(sender: str, message_id: str | None) -> str:
         answering = ["--reply-to", message_id] if message_id else []
-        return options.again(ctx, "send", *own, "--to", sender, *answering)
+        return given.again("send", *own, "--to", sender, *answering)
 
     return Ways(reply)
 

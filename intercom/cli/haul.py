@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from intercom.cli import output
 from intercom.errors import ProtocolError
 from intercom.records import Position, Record
-from intercom.showing.blocks import Page, is_whole
 from intercom.spool.files import Inbox
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
@@ -15,8 +12,9 @@ from intercom.wire import envelope
 if TYPE_CHECKING:
     from typing import Any
 
+    from intercom.showing.blocks import Page
 
-@dataclass(slots=True)
+
 class Haul:
     """What was found.
 
@@ -26,16 +24,19 @@ class Haul:
     :ivar cut: whether the last message is shown only in part, and so counts as unread.
     """
 
-    position: Position
-    lines: list[bytes] = field(default_factory=list)
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    places: list[tuple[Position, Position]] = field(default_factory=list)
-    damaged: int = 0
-    more: bool = False
-    cut: bool = False
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self.lines: list[bytes] = []
+        self.messages: list[dict[str, Any]] = []
+        self.places: list[tuple[Position, Position]] = []
+        self.damaged = 0
+        self.more = False
+        self.cut = False
 
     def end_with_cut(self, page: Page) -> None:
         """Leave out what comes behind the first message that is over the page's limit."""
+        from intercom.showing.blocks import is_whole  # where there is text to show
+
         for at, message in enumerate(self.messages):
             if not is_whole(message, page):
                 self.end_behind(at + 1)

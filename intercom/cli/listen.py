@@ -13,7 +13,7 @@ from intercom.cli import options, output, rendering
 from intercom.cli.answering import known, ways
 from intercom.cli.haul import count_left
 from intercom.cli.remedies import remedy_for
-from intercom.cli.send import sentence
+from intercom.cli.sending import sentence
 from intercom.client import resuming
 from intercom.client.listening import Listener
 from intercom.client.outbox import Letter, Outcome
@@ -112,7 +112,7 @@ def listen(
     scope = options.scope(ctx)
     own = scope.session(session)
     token = own_token(scope.paths, own)
-    printer = _Printer(scope.as_json, scope.paths, own, ways(ctx, session))
+    printer = _Printer(scope.as_json, scope.paths, own, ways(options.given(ctx), session))
     with Seat(scope.paths, own, "intercom listen", time.time(), parent) as seat:
         seat.take_for_long(takeover=takeover)
         listener = Listener(

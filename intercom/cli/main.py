@@ -1,19 +1,21 @@
-"""The command ``intercom``: finds the verb, and turns every failure into words and a status.
+"""The command ``intercom``: runs a verb, and turns every failure into words and a status.
 
 A verb's module is imported when it is called, so that none pays for another's
-imports; the list of verbs with their one-line help stands here.
+imports; the list of verbs with their one-line help stands here. Plain lines of the
+verbs that agents use most are read without click (:mod:`intercom.cli.quick`).
 """
 
 from __future__ import annotations
 
-import importlib
+import os
 import sys
-from collections.abc import Sequence
-from typing import Any
 
-import click
+from intercom.cli import output, quick
+from intercom.tuples import TYPE_CHECKING
 
-from intercom.cli import options, output
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
 #: verb: (module, attribute, one line of help), in the order in which help lists them.
 VERBS = {
@@ -47,57 +49,6 @@ VERBS = {
 INTERRUPTED = 130
 
 
-class LazyGroup(click.Group):
-    """A group whose verbs are imported one at a time, when called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All verbs, in the table's order."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one verb."""
-        if cmd_name not in VERBS:
-            return None
-        module, attribute, _help = VERBS[cmd_name]
-        return options.add_common(getattr(importlib.import_module(module), attribute))
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, entry[2]) for verb, entry in VERBS.items()])
-
-
-def _say_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
-    """Answer ``--version``, and end."""
-    if asked and not ctx.resilient_parsing:
-        from intercom.cli import version
-
-        output.write(version.line().encode())
-        ctx.exit()
-
-
-@click.command(
-    cls=LazyGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
-)
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_say_version,
-    help="Show the version and exit.",
-)
-def intercom() -> None:
-    """Messages between agent sessions: durable inboxes, one hub per channel.
-
-    Results go to standard output, as JSON unless that is a terminal; everything
-    else is said on standard error.
-    """
-
-
-options.add_common(intercom)
-
-
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status (see ``intercom.errors``)."""
     output.secure_descriptors()
@@ -109,13 +60,13 @@ def _status(words: list[str]) -> int:
     """Run one command line; every expected failure becomes words and a status."""
     if words[:1] == ["hook"]:
         return _hook(words[1:])
+    line = quick.read(words, os.environ)
     try:
-        result: Any = intercom.main(args=words, prog_name="intercom", standalone_mode=False)
-        return result if isinstance(result, int) else 0
-    except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+        return _by_click(words) if line is None else _quickly(line)
     except BaseException as error:
-        status = output.fail(error, output.wants_json(options.format_of(words)))
+        from intercom.cli.scope import format_of  # the verb has loaded it
+
+        status = output.fail(error, output.wants_json(format_of(words)))
         if status is None:
             raise
         return status
@@ -125,12 +76,26 @@ def _hook(words: list[str]) -> int:
     """Run a hook, which has its own way with failures."""
     from intercom.cli import hooking
 
-    return hooking.call(words, _by_click)
+    return hooking.call(words, lambda line: _by_click(line, as_json=False))
 
 
-def _by_click(words: list[str]) -> int:
+def _by_click(words: list[str], as_json: bool | None = None) -> int:
+    from intercom.cli import group  # loads click
+
+    return group.call(words, as_json)
+
+
+def _quickly(line: quick.Line) -> int:
+    """Do what a line says that was read without click, as click would have it done."""
+    closing: list[Callable[[], object]] = []
     try:
-        result: Any = intercom.main(args=words, prog_name="intercom", standalone_mode=False)
-        return result if isinstance(result, int) else 0
-    except click.UsageError as error:
-        return output.fail(error, False) or 0
+        from intercom.cli.scope import Given
+
+        verb: Any = __import__(line.work, fromlist=("work",))
+        return verb.work(Given(line.common.get, closing.append), **line.values) or 0
+    except KeyboardInterrupt:
+        output.write(b"\n", output.STDERR)
+        return INTERRUPTED
+    finally:
+        while closing:
+            closing.pop()()

@@ -181,5 +181,5 @@ def warn_of_former(scope: options.Scope, who: Identity) -> None:
         former = label(who.former)
         output.note(
             f"{unread} unread under the name that you had, {former}\n"
-            f"  read them: {options.again(scope.context, 'poll', '--session', who.former)}"
+            f"  read them: {scope.again('poll', '--session', who.former)}"
         )

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
-import shutil
 import sys
 
-import click
-
 from intercom import plainjson as json
-from intercom.cli.remedies import NO_LOCKS, remedy_for, remedy_of_system, without_locks
-from intercom.cli.rendering import Page, escape
-from intercom.errors import EX_USAGE, AlreadyLed, IntercomError
+from intercom.errors import AlreadyLed, IntercomError
 from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from intercom.cli.rendering import Page
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 EX_IOERR = 74
@@ -60,11 +56,15 @@ def page(limit: int | None = None, budget: int | None = None) -> Page:
     :param limit: bytes of each body that are shown where it is no terminal, and
     :param budget: bytes of all that is.
     """
+    from intercom.cli.rendering import Page  # where there is text to show
+
     if not os.isatty(STDOUT):
         width = os.environ.get("COLUMNS", "")
         folded = int(width) if width.isdecimal() and int(width) else None
         return Page(folded, limit=limit, budget=budget)
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") in (None, "", "dumb")
+    import shutil  # for terminals only
+
     return Page(shutil.get_terminal_size().columns, not plain)
 
 
@@ -86,6 +86,8 @@ def write(data: bytes, fd: int = STDOUT) -> None:
         try:
             rest = rest[os.write(fd, rest) :]
         except BlockingIOError:  # somebody who shares the pipe made it non-blocking
+            import select  # seldom needed, and not for nothing
+
             select.select((), (fd,), ())
 
 
@@ -105,11 +107,18 @@ def note(text: str) -> None:
 
 def _safe(text: str) -> str:
     """Escape what would move a terminal's cursor, keeping the lines of several lines."""
-    return "\n".join(escape(line) for line in text.split("\n"))
+    lines = text.split("\n")
+    if all(line.isascii() and line.isprintable() for line in lines):
+        return text
+    from intercom.cli.rendering import escape  # seldom needed, and not for nothing
+
+    return "\n".join(map(escape, lines))
 
 
 def fail(error: BaseException, as_json: bool) -> int | None:
     """Say what went wrong and what to do, and return the exit status; None: it is a bug."""
+    from intercom.cli.remedies import NO_LOCKS, remedy_for, remedy_of_system, without_locks
+
     if isinstance(error, BrokenPipeError):
         _silence_stdout()
         return EX_PIPE
@@ -117,43 +126,20 @@ def fail(error: BaseException, as_json: bool) -> int | None:
         note(error.text)
         return 0
     if isinstance(error, IntercomError):
-        _say(error.code, error.text, remedy_for(error), as_json, error.details)
+        say(error.code, error.text, remedy_for(error), as_json, error.details)
         return error.exit_code
-    if isinstance(error, click.UsageError):
-        return _fail_usage(error, as_json)
     if isinstance(error, OSError) and error.errno in NO_LOCKS:
         return fail(without_locks(error), as_json)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         text = f"{name}{error.strerror or error}"
-        _say("IO_ERROR", text, remedy_of_system(error), as_json, {})
+        say("IO_ERROR", text, remedy_of_system(error), as_json, {})
         _silence_stdout()
         return EX_IOERR
     return None
 
 
-def _fail_usage(error: click.UsageError, as_json: bool) -> int:
-    """Say what is wrong with a command line; to one that ends before its verb, what verbs are."""
-    command = error.ctx.command_path if error.ctx else "intercom"
-    text = error.format_message()
-    hint = f"see: {command} --help"
-    if error.ctx and isinstance(error.ctx.command, click.Group) and text == "Missing command.":
-        if not as_json:
-            with contextlib.suppress(OSError):
-                write_text(error.ctx.get_help() + "\n")
-            return EX_USAGE
-        text = "missing command"
-    elif isinstance(error, click.NoSuchOption) and error.option_name == "--session":
-        verb = command.partition(" ")[2]
-        text = f"{verb} takes no --session"
-        if not verb:
-            text = "--session belongs behind the verb"
-            hint = "as in: intercom poll --session ID"
-    _say("USAGE", text, hint, as_json, {})
-    return EX_USAGE
-
-
-def _say(code: str, text: str, remedy: str, as_json: bool, details: dict[str, Any]) -> None:
+def say(code: str, text: str, remedy: str, as_json: bool, details: dict[str, Any]) -> None:
     """A sentence and a remedy on standard error; with JSON, an object on standard output too."""
     note(f"{text}\n  {remedy}")
     if as_json:

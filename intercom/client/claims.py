@@ -197,8 +197,11 @@ def of_tree(paths: ChannelPaths, project: str, inode: tuple[int, int]) -> list[C
 
 def _read(fd: int, session: str) -> Claim:
     """What a claim file says; one that says nothing usable claims nothing."""
+    content = os.pread(fd, _LARGEST, 0)
+    if not content:
+        return Claim(session)
     try:
-        written: Any = json.loads(os.pread(fd, _LARGEST, 0))
+        written: Any = json.loads(content)
         device, number = written["inode"]
         return Claim(
             session or str(written["session"]),

@@ -9,14 +9,13 @@ from typing import Protocol
 
 from intercom.client.blocking import HubConnection, Received, refusal
 from intercom.client.inlet import Inlet, Order
+from intercom.client.offline import settled_before, store_offline
 from intercom.client.outbox import (
     PATIENCE,
     Letter,
     Outcome,
     compose,
     outcome_of,
-    settled_before,
-    store_offline,
 )
 from intercom.errors import HubUnavailable, IntercomError
 from intercom.paths import ChannelPaths

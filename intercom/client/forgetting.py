@@ -12,7 +12,7 @@ from __future__ import annotations
 from intercom.client import claims
 from intercom.client.erasing import Traces
 from intercom.client.identity import Names
-from intercom.client.outbox import look_up
+from intercom.client.offline import look_up
 from intercom.errors import IntercomError
 from intercom.names import file_name
 from intercom.paths import ChannelPaths

@@ -9,7 +9,7 @@ from intercom.errors import ProtocolError
 from intercom.names import EVERYONE, check_session
 from intercom.paths import ChannelPaths
 from intercom.records import LEVELS
-from intercom.spool.files import Inbox
+from intercom.spool.calls import FileCalls
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
 
@@ -61,8 +61,8 @@ def compose(
     if to not in EVERYONE:
         check_session(to)
         if message_id is None:
-            with Inbox(paths, to) as inbox:
-                after = inbox.size()
+            found = FileCalls().stat(paths.inbox(to))
+            after = 0 if found is None else found.st_size
     message_id = new_id() if message_id is None else message_id
     try:
         line = envelope.make(

@@ -10,13 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from intercom.election.locks import take_locks
 from intercom.errors import InboxLocked
 from intercom.paths import ChannelPaths
+from intercom.spool.boots import boot_id, boots
 from intercom.spool.calls import FileCalls
-from intercom.spool.inboxfile import failure
-from intercom.spool.journal import boots
-from intercom.spool.recovery import boot_id, recover
 
 #: Seconds for which another may be at it.
 PATIENCE = 5.0
@@ -34,6 +31,12 @@ def mend(paths: ChannelPaths, boot: Callable[[], str] = boot_id, patience: float
     if not begun:
         return 0
     name, deadline = boot(), time.monotonic() + patience
+    if begun <= {name}:
+        return 0
+    from intercom.election.locks import take_locks  # after a power cut only
+    from intercom.spool.inboxfile import failure
+    from intercom.spool.recovery import recover
+
     while begun - {name}:
         locks = take_locks(paths)
         if locks is not None:

@@ -24,6 +24,7 @@ from json.encoder import encode_basestring_ascii as quote
 
 from intercom.paths import ChannelPaths
 from intercom.records import Entry
+from intercom.spool.boots import SEGMENTS, content, head_of
 from intercom.spool.calls import FileCalls
 from intercom.tuples import NamedTuple
 
@@ -32,7 +33,6 @@ from intercom.tuples import NamedTuple
 SMALLEST, LARGEST = 1 << 20, 16 << 20
 
 _HEADER = b"intercom-journal 1 %s %s %d\n"
-_SEGMENTS = ("journal.0", "journal.1")
 _BATCH = len(b"%08x %08x\n" % (0, 0))
 
 
@@ -85,7 +85,7 @@ class Journal:
         salt: Callable[[], bytes] = lambda: os.urandom(8),
         floor: int = 0,
     ) -> None:
-        self._paths = [paths.file(name) for name in _SEGMENTS]
+        self._paths = [paths.file(name) for name in SEGMENTS]
         self._directory = paths.directory
         self._calls = calls
         self._boot = boot
@@ -200,23 +200,17 @@ class Journal:
 def read_segments(paths: ChannelPaths, calls: FileCalls) -> list[Segment]:
     """What a channel's journal holds, the older segment first. Nothing is changed."""
     found = []
-    for name in _SEGMENTS:
-        data = _content(paths.file(name), calls)
+    for name in SEGMENTS:
+        data = content(paths.file(name), calls)
         segment = parse(data) if data else None
         if segment is not None:
             found.append(segment)
     return sorted(found, key=lambda segment: segment.number)
 
 
-def boots(paths: ChannelPaths, calls: FileCalls) -> set[str]:
-    """Under which boots the segments were begun. Reads their headers only."""
-    heads = (parse(_content(paths.file(name), calls, 256)) for name in _SEGMENTS)
-    return {head.boot for head in heads if head is not None}
-
-
 def discard(paths: ChannelPaths, calls: FileCalls) -> None:
     """Remove the journal: all that it holds is safe in the inboxes."""
-    remove([paths.file(name) for name in _SEGMENTS], calls)
+    remove([paths.file(name) for name in SEGMENTS], calls)
 
 
 def remove(them: Iterable[str], calls: FileCalls) -> None:
@@ -228,19 +222,19 @@ def remove(them: Iterable[str], calls: FileCalls) -> None:
 
 def parse(data: bytes) -> Segment | None:
     """Read a segment up to its last whole batch; None if it holds none."""
-    head, _, rest = data.partition(b"\n")
-    words = head.split(b" ")
-    if len(words) != 5 or words[:2] != [b"intercom-journal", b"1"] or not words[4].isdigit():
+    head = head_of(data)
+    if head is None:
         return None
+    rest = data.partition(b"\n")[2]
     records: list[JournalRecord] = []
     at = 0
     while True:
-        content = _batch(rest, at, words[3])
+        content = _batch(rest, at, head.salt)
         if content is None:
             break
         at += _BATCH + len(content)
         records += _records(content)
-    return Segment(int(words[4]), words[2].decode("ascii", "replace"), records)
+    return Segment(head.number, head.boot, records)
 
 
 def _batch(data: bytes, at: int, salt: bytes) -> bytes | None:
@@ -268,14 +262,3 @@ def _records(content: bytes) -> Iterable[JournalRecord]:
 
 def _checksum(salt: bytes, content: bytes) -> int:
     return zlib.crc32(content, zlib.crc32(salt))
-
-
-def _content(path: str, calls: FileCalls, limit: int = 1 << 40) -> bytes:
-    try:
-        fd = calls.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return b""
-    try:
-        return calls.pread(fd, min(limit, calls.fstat(fd).st_size), 0)
-    finally:
-        calls.close(fd)

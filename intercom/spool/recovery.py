@@ -20,18 +20,17 @@ from collections.abc import Callable
 from intercom.paths import ChannelPaths
 from intercom.records import Position
 from intercom.spool.book import Book
+from intercom.spool.boots import boots
 from intercom.spool.calls import FileCalls
 from intercom.spool.format import Cutter, Meta
 from intercom.spool.inboxfile import CHUNK
-from intercom.spool.journal import JournalRecord, boots, discard, read_segments
+from intercom.spool.journal import JournalRecord, discard, read_segments
 from intercom.spool.locking import Busy, locked
 from intercom.tuples import NamedTuple
 from intercom.wire.envelope import identify
 
 #: Left by a hub whose sync failed.
 MARKER = "journal.failed"
-
-_BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 class Recovery(NamedTuple):
@@ -43,15 +42,6 @@ class Recovery(NamedTuple):
 
     power_cut: bool = False
     appended: dict[str, int] = {}
-
-
-def boot_id() -> str:
-    """What names this boot of the machine; where nothing does, each start counts as one."""
-    try:
-        with open(_BOOT, encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return os.urandom(16).hex()
 
 
 def recover(

@@ -58,7 +58,7 @@ def _ids(lines: list[bytes]) -> list[bytes]:
         head = line[:_HEAD].split(b'"', 4)
         if len(head) == 5 and head[1] == b"id" and head[2] in _COLON and b"\\" not in head[3]:
             ids.append(head[3])
-        else:
+        elif b'"id"' in line:
             import re  # seldom needed, and not for nothing
 
             ids += map(_plain, re.findall(_ANYWHERE, line))

@@ -25,6 +25,7 @@ from intercom.interfaces import ISpool, ISpoolListener, IWorker
 from intercom.paths import ChannelPaths, file_level
 from intercom.records import Batch, Entry, Moved, Position, Record, Refused
 from intercom.settings.limits import UNBOUNDED, Limits
+from intercom.spool.boots import boot_id
 from intercom.spool.calls import FileCalls
 from intercom.spool.commit import Committer
 from intercom.spool.format import split_name
@@ -35,7 +36,7 @@ from intercom.spool.journal import Journal
 from intercom.spool.known import forgotten, sight
 from intercom.spool.pauses import Pauses
 from intercom.spool.quota import sessions_with_inbox
-from intercom.spool.recovery import Recovery, boot_id, recover
+from intercom.spool.recovery import Recovery, recover
 from intercom.spool.requests import InboxRequests
 from intercom.spool.store import Stock, Store
 from intercom.spool.trail import Trails

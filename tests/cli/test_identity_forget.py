@@ -16,7 +16,8 @@ from intercom.client import claims
 from intercom.client.erasing import Traces
 from intercom.client.forgetting import forget
 from intercom.client.identity import Names
-from intercom.client.outbox import compose, store_offline
+from intercom.client.offline import store_offline
+from intercom.client.outbox import compose
 from intercom.errors import HubUnavailable, IntercomError
 from intercom.paths import ChannelPaths
 from intercom.spool.files import Inbox

@@ -326,7 +326,7 @@ def test_a_level_is_asked_for_and_the_one_reached_is_shown(agent: Make) -> None:
     assert sent["envelope"]["payload"] == {"text": "x", "durability": "process"}
     assert state(ann, sent["envelope"]["id"])["level"] == "process"
     text = bob.run("poll", "--format", "text").out.decode()
-    assert "| x\n[" in text  # what was said to the hub is not shown to readers
+    assert "]\nx\n[/" in text  # what was said to the hub is not shown to readers
 
 
 def test_offline_a_message_is_as_safe_as_the_file(bob: Agent) -> None:

@@ -11,7 +11,7 @@ import threading
 import click
 import pytest
 
-from intercom.cli import output
+from intercom.cli import group, output
 from intercom.errors import AlreadyLed, IntercomError
 
 
@@ -82,7 +82,7 @@ def test_expected_failures_have_a_status_and_bugs_have_none(
 ) -> None:
     """Usage is 2, a full disk 74, a closed pipe is quiet, losing an election no failure."""
     monkeypatch.setattr(output, "_silence_stdout", lambda: None)
-    assert output.fail(click.UsageError("how?"), as_json=True) == 2
+    assert group.fail_usage(click.UsageError("how?"), as_json=True) == 2
     assert json.loads(capfd.readouterr().out)["code"] == "USAGE"
     assert output.fail(OSError(errno.ENOSPC, "No space left on device"), as_json=False) == 74
     assert "No space" in capfd.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from intercom.cli import hub as hub_verbs
-from intercom.cli.main import intercom
+from intercom.cli.group import intercom
 from intercom.cli.rendering import ago, counted
 from intercom.client.callers import in_words
 from intercom.errors import ProtocolError

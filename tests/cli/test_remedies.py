@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from intercom.cli import main, remedies
+from intercom.cli import group, remedies
 from intercom.errors import CLOSING_CODES, EXIT_CODES, RETRYABLE_CODES, IntercomError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def test_a_remedy_names_something_to_type(place: str, text: str) -> None:
 def test_the_commands_that_a_remedy_names_exist(place: str, text: str) -> None:
     """With their options, as far as they are spelled out."""
     for words in commands_in(text):
-        check(main.intercom, words)
+        check(group.intercom, words)
 
 
 def check(command: click.Command, words: list[str]) -> None:
@@ -138,7 +138,7 @@ def test_an_error_s_own_remedy_comes_first() -> None:
     """And a code that only a newer hub knows has one, too."""
     assert remedies.remedy_for(IntercomError("no", code="TIMEOUT", remedy="wait")) == "wait"
     said = remedies.remedy_for(IntercomError("no", code="FROM_THE_FUTURE"))
-    check(main.intercom, commands_in(said)[0])
+    check(group.intercom, commands_in(said)[0])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import pytest
 
 from intercom.client import inquiry
 from intercom.client.inquiry import Inquiry, Told
-from intercom.client.outbox import compose, store_offline
+from intercom.client.offline import store_offline
+from intercom.client.outbox import compose
 from intercom.client.standing import Standing
 from intercom.errors import HubUnavailable
 from intercom.paths import ChannelPaths

@@ -15,7 +15,8 @@ import pytest
 from intercom.client import listening
 from intercom.client.dial import connect
 from intercom.client.listening import Listener
-from intercom.client.outbox import Letter, Outcome, compose, store_offline
+from intercom.client.offline import store_offline
+from intercom.client.outbox import Letter, Outcome, compose
 from intercom.errors import HubUnavailable, IntercomError
 from intercom.paths import ChannelPaths
 from intercom.spool.files import Inbox

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from intercom.client import outbox
+from intercom.client import offline
 from intercom.client.dial import connect
-from intercom.client.outbox import Letter, Outcome, compose, deliver, look_up
+from intercom.client.offline import look_up
+from intercom.client.outbox import Letter, Outcome, compose, deliver
 from intercom.errors import CannotCreate, HubUnavailable, IntercomError, ProtocolError
 from intercom.paths import ChannelPaths, file_level
 from intercom.spool.files import Inbox
@@ -316,7 +317,7 @@ def test_an_original_hub_that_says_nothing_leaves_the_state_open(
     paths: ChannelPaths, hub: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message that was written to it and not seen in the file is only 'sent'."""
-    monkeypatch.setattr(outbox, "SIGHT_TIMEOUT", 0.1)
+    monkeypatch.setattr(offline, "SIGHT_TIMEOUT", 0.1)
 
     def slow(side: Any) -> None:
         side.welcome_as_original()
@@ -371,8 +372,8 @@ def test_a_message_asks_for_its_own_level(paths: ChannelPaths, hub: Start, level
     hub(serve)
     assert send(paths, letter).level == level
     letter = compose(paths, "me", "bob", {"text": "hello", "durability": level})
-    offline = outbox.store_offline(paths, letter, HubUnavailable("none"))
-    assert offline.level == file_level(paths.directory)
+    alone = offline.store_offline(paths, letter, HubUnavailable("none"))
+    assert alone.level == file_level(paths.directory)
 
 
 @pytest.mark.parametrize("level", ["", "DISK", 1, True, ["disk"], {}])

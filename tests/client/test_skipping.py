@@ -11,7 +11,8 @@ import pytest
 
 from intercom.client import skipping
 from intercom.client.inquiry import Inquiry
-from intercom.client.outbox import compose, store_offline
+from intercom.client.offline import store_offline
+from intercom.client.outbox import compose
 from intercom.errors import HubUnavailable, StalePosition
 from intercom.paths import ChannelPaths
 from intercom.records import Position

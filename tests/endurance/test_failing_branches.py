@@ -23,7 +23,7 @@ from intercom.election import locks
 from intercom.errors import CannotCreate, UnsafePlace
 from intercom.paths import ChannelPaths
 from intercom.records import Appeared, Entry, Written
-from intercom.spool import past, recovery, turns, watch
+from intercom.spool import boots, past, recovery, turns, watch
 from intercom.spool.calls import FileCalls
 from intercom.spool.recent import RecentIds
 from intercom.spool.store import Store
@@ -184,9 +184,9 @@ def test_a_past_that_cannot_be_read_is_none(
 
 
 def test_a_boot_without_a_name_is_one_of_its_own(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(recovery, "_BOOT", str(tmp_path / "absent"))
-    assert len(recovery.boot_id()) == 32
-    assert recovery.boot_id() != recovery.boot_id()
+    monkeypatch.setattr(boots, "_BOOT", str(tmp_path / "absent"))
+    assert len(boots.boot_id()) == 32
+    assert boots.boot_id() != boots.boot_id()
 
 
 def test_an_inbox_that_was_forgotten_needs_no_sync(paths: ChannelPaths) -> None:

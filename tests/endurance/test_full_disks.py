@@ -17,7 +17,7 @@ import pytest
 from storm_place import record
 
 from intercom.client.letters import compose
-from intercom.client.outbox import store_offline
+from intercom.client.offline import store_offline
 from intercom.errors import HubUnavailable, SpoolError
 from intercom.paths import ChannelPaths
 from intercom.spool.files import Inbox

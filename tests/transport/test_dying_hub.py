@@ -37,7 +37,7 @@ class Relay:
         self.tries += 1
         if self.happened.is_set():
             raise HubUnavailable("it is dead", details={"cause": "refused"})
-        hub = connect(self._paths)
+        hub = socket.socket(fileno=connect(self._paths).detach())
         ours, theirs = socket.socketpair()
         hub.settimeout(30)
         ours.settimeout(30)

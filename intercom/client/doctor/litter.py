@@ -24,8 +24,8 @@ from intercom.client.doctor.patient import Patient
 from intercom.client.doctor.sight import holder, is_stopped
 from intercom.client.erasing import asides_session
 from intercom.errors import IntercomError
+from intercom.spool.boots import boots
 from intercom.spool.format import decode_name
-from intercom.spool.journal import boots
 from intercom.spool.known import ABANDONED
 from intercom.spool.recovery import MARKER
 

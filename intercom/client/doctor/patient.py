@@ -16,9 +16,10 @@ from intercom.election.locks import leader
 from intercom.errors import IntercomError
 from intercom.names import file_name
 from intercom.paths import ChannelPaths
+from intercom.spool.boots import boot_id
 from intercom.spool.calls import FileCalls
 from intercom.spool.format import split_name
-from intercom.spool.recovery import boot_id, is_due
+from intercom.spool.recovery import is_due
 
 #: Prefix and ending of files that lie aside while an inbox is emptied.
 KEEP = ".keep_"
