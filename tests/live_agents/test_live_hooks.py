@@ -1,0 +1,57 @@
+"""The real Claude Code runs our hooks, and its model is told of mail; only the model is played.
+
+Off by default: ``pytest -m live_agents tests/live_agents/test_live_hooks.py`` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import pytest_twisted
+from agent_home import AgentHome
+from agent_hosts import CLAUDE_CODE, CLAUDE_RULES
+from agent_programs import CLAUDE, Program
+from fake_model import FakeModel
+from model_script import SHELL, Call, Say
+
+pytestmark = pytest.mark.live_agents
+
+ROOT = Path(__file__).resolve().parents[2]
+SESSION = "5f0a1c9e-7d21-4b1f-8c33-0e9b8d7a6c54"
+READS = "intercom poll --format text"
+#: The agent reads its mail, and then more comes.
+WORK = f"{READS} && intercom send --session ann --to api --text 'The second.'"
+
+
+def settings() -> str:
+    """Those of a person who has copied the lines of the page."""
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    (line,) = re.findall(r'^\{"hooks":.*\}$', page, re.MULTILINE)
+    return json.dumps(json.loads(CLAUDE_RULES) | json.loads(line))
+
+
+@pytest_twisted.ensureDeferred
+async def test_claude_is_told_of_mail_at_a_prompt_and_once_at_the_end_of_a_turn(
+    installed: Callable[[Program], Path], home: AgentHome, model: Callable[..., FakeModel]
+) -> None:
+    """The end of the turn is told of the second message, goes on once, and ends then."""
+    home.add(CLAUDE, installed)
+    project = home.project("api")
+    home.write(".claude/settings.json", settings())
+    own = {"CLAUDE_CODE_SESSION_ID": SESSION}
+    home.run(project, "intercom", "init", "--name", "api", **own).ok()
+    first = ("send", "--session", "ann", "--to", "api", "--text", "The first.")
+    home.run(project, "intercom", *first).ok()
+    played = model("api", CLAUDE, Call(SHELL, {"command": WORK}), Say("It is read."))
+    words = (*CLAUDE_CODE.words("Read your mail."), "--session-id", SESSION)
+    environ = CLAUDE_CODE.environ(played.url)
+    (await home.begin(project, CLAUDE.command, *words, **environ)).ok()
+    assert not played.script.mishaps
+    told = ["\n".join(text for _who, text in one.told) for one in played.asked]
+    mail = [text.count("1 unread message for api from ann") for text in told if READS in text]
+    assert mail == [1, 1, 2]  # at the prompt; with the result; when the turn would have ended
+    assert "The first." in played.asked[-1].results[0].text
