@@ -21,8 +21,8 @@ from intercom.election.locks import is_led
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths, open_private
 from intercom.showing.blocks import UNVERIFIED, Known
+from intercom.showing.words import moment
 from intercom.spool import history
-from intercom.spool.expiry import sent_at
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
 
@@ -150,7 +150,8 @@ def _stands(paths: ChannelPaths, inbox: str, line: bytes, start: int, end: int) 
 
 def _age(one: Shown, now: float) -> float:
     """How long ago a message was sent, as it says; very long if it does not."""
-    return abs(now - sent_at(one.line))
+    sent = moment(one.fields.get("timestamp"))
+    return float("inf") if sent is None else abs(now - sent)
 
 
 def _own_word(paths: ChannelPaths, sender: str, environ: Mapping[str, str]) -> Known:

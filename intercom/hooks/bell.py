@@ -14,12 +14,14 @@ from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths, read_private, write_atomic
 from intercom.records import Position
 from intercom.showing.text import label
-from intercom.showing.words import ago, counted
+from intercom.showing.words import ago, counted, moment
 from intercom.spool import turns
-from intercom.spool.expiry import sent_at
 from intercom.spool.inboxfile import Busy, InboxFile, Unsettled
-from intercom.tuples import NamedTuple
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Bytes of unread messages that are looked at; of more it is said that there are more.
 LOOKED_AT = 256 << 10
@@ -37,7 +39,7 @@ class Mail(NamedTuple):
     :ivar more: there is more than was looked at.
     :ivar senders: each once, in the order of their first message.
     :ivar asks: how many of the messages want an answer.
-    :ivar oldest: when the first was sent, by its sender's clock (epoch seconds, or infinity).
+    :ivar oldest: when the first was sent, by its sender's clock (epoch seconds), if it says so.
     :ivar end: behind the last that was looked at.
     """
 
@@ -45,7 +47,7 @@ class Mail(NamedTuple):
     more: bool
     senders: tuple[str, ...]
     asks: int
-    oldest: float
+    oldest: float | None
     end: Position
 
     def words(self, session: str, now: float) -> str:
@@ -57,7 +59,7 @@ class Mail(NamedTuple):
         parts = [f"intercom: {said} for {label(session)} from {', '.join(named)}"]
         if self.asks:
             parts.append(f"{self.asks} of them waiting for an answer")
-        if 0 <= now - self.oldest < float("inf"):
+        if self.oldest is not None and self.oldest <= now:
             parts.append(f"the oldest {ago(now - self.oldest)}")
         return "; ".join(parts)
 
@@ -94,15 +96,19 @@ def mail_of(paths: ChannelPaths, session: str) -> Mail | None:
         return None
     if not batch.records:
         return None
-    senders: dict[str, None] = {}
-    asks = 0
-    for record in batch.records:
-        with contextlib.suppress(IntercomError):
-            fields = envelope.parse(record.line)
-            senders[str(fields.get("from_session", "unknown"))] = None
-            asks += (fields.get("payload") or {}).get("expects_reply") is True
-    oldest = sent_at(batch.records[0].line)
+    said = [fields for one in batch.records if (fields := _fields(one.line))]
+    senders = dict.fromkeys(str(fields.get("from_session", "unknown")) for fields in said)
+    asks = sum((fields.get("payload") or {}).get("expects_reply") is True for fields in said)
+    oldest = moment(said[0].get("timestamp")) if said else None
     return Mail(len(batch.records), not batch.at_end, tuple(senders), asks, oldest, batch.next)
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    """What a line says, nothing where it cannot be read."""
+    try:
+        return envelope.parse(line)
+    except IntercomError:
+        return {}
 
 
 def bell_of(paths: ChannelPaths, session: str) -> Bell:

@@ -70,6 +70,8 @@ def read_input(fd: int, within: float = INPUT_WITHIN) -> dict[str, Any]:
 
 
 def _object(data: bytes) -> dict[str, Any] | None:
+    if not data:
+        return None
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

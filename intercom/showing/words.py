@@ -15,12 +15,17 @@ def age(timestamp: object, now: float) -> str:
 
     Empty where it does not say so readably.
     """
+    sent = moment(timestamp)
+    return "" if sent is None else since(now - sent)
+
+
+def moment(timestamp: object) -> float | None:
+    """When a message says that it was written (epoch seconds), None if not readably."""
     try:
-        moment = datetime.fromisoformat(str(timestamp))
-        seconds = now - moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+        said = datetime.fromisoformat(str(timestamp))
+        return said.replace(tzinfo=said.tzinfo or UTC).timestamp()
     except (ValueError, OverflowError, OSError):
-        return ""
-    return since(seconds)
+        return None
 
 
 def since(seconds: float) -> str:

@@ -264,6 +264,8 @@ def test_a_plain_line_loads_nothing_heavy(agent: Make) -> None:
         (["poll", "--format", "text"], unnamed),
         (["poll", "--session", "bob"], spool),
         (["poll", "--session", "bob", "--format", "text", "--peek"], {}),
+        (["hook", "claude", "stop"], {}),
+        (["hook", "claude", "user-prompt-submit"], {"INTERCOM_SESSION": "bob"}),
     ]:
         ended = ann.run(*words, **environ)
         assert ended.status == 0, ended.err
