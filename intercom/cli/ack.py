@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
-from intercom.cli.rendering import counted
 from intercom.client import skipping
 from intercom.records import Position
+from intercom.showing.words import counted
 from intercom.spool.files import Inbox
 
 _POSITION = re.compile(r"([0-9]{1,18}):([0-9]{1,18})")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from intercom.cli import options, output
-from intercom.cli.rendering import counted, escape
 from intercom.client import cleaning
+from intercom.showing.text import escape
+from intercom.showing.words import counted
 
 
 @click.command

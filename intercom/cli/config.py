@@ -9,13 +9,13 @@ import click
 
 from intercom.cli import options, output
 from intercom.cli.daemon import check_endpoints
-from intercom.cli.rendering import escape
 from intercom.election.locks import is_led
 from intercom.errors import EX_CONFIG, BadConfig
 from intercom.names import nearest
 from intercom.settings.files import ChannelFile, UserFile, user_path
 from intercom.settings.lookup import CHANNEL, DEFAULT, ENVIRONMENT, Settings
 from intercom.settings.table import PLACE, SETTINGS, Setting
+from intercom.showing.text import escape
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
-from intercom.cli.rendering import ago, label
+from intercom.showing.text import label
+from intercom.showing.words import ago
 from intercom.spool.deadletters import DeadLetters
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import click
 
 from intercom.cli import options, output
-from intercom.cli.rendering import counted, escape
 from intercom.client.doctor import examination
 from intercom.client.doctor.findings import (
     NOTE,
@@ -26,6 +25,8 @@ from intercom.errors import EX_TEMPFAIL, IntercomError
 from intercom.paths import ChannelPaths, base_directory
 from intercom.settings.lookup import Settings
 from intercom.settings.table import SETTINGS
+from intercom.showing.text import escape
+from intercom.showing.words import counted
 
 #: Exit status where something is worse than a note.
 EX_FOUND = EX_TEMPFAIL

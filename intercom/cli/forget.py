@@ -15,6 +15,8 @@ from intercom.client.forgetting import forget as take_away
 from intercom.errors import ProtocolError
 from intercom.names import check_session
 from intercom.paths import ChannelPaths
+from intercom.showing.text import label
+from intercom.showing.words import counted
 from intercom.wire import envelope
 
 #: So many of the unread messages are shown; the others are counted.
@@ -67,12 +69,12 @@ def _unread(traces: Traces) -> tuple[list[bytes], Counter[str]]:
 
 def _text(paths: ChannelPaths, session: str, lines: list[bytes], total: int) -> str:
     """The result for people and models."""
-    name = rendering.label(session)
+    name = label(session)
     if not total:
         return f"{name} is forgotten; nothing was unread\n"
     found = [envelope.parse(line) for line in lines]
     facts = known(paths, session, lines, found)
     text = rendering.messages(found, time.time(), output.page(), facts).text
-    were = f"{rendering.counted(total, 'message')} {'was' if total == 1 else 'were'}"
+    were = f"{counted(total, 'message')} {'was' if total == 1 else 'were'}"
     more = f"({total - len(lines)} more)\n" if total > len(lines) else ""
     return f"{text.rstrip()}\n{more}{name} is forgotten; {were} unread\n"

@@ -15,11 +15,11 @@ import click
 from intercom.cli import logs as hublog
 from intercom.cli import options, output
 from intercom.cli.daemon import check_endpoints, daemon, values
-from intercom.cli.rendering import escape, label
 from intercom.client import control
 from intercom.errors import HubUnavailable
 from intercom.paths import ChannelPaths, forgetful
 from intercom.settings.hub import hub_settings, not_applied
+from intercom.showing.text import escape, label
 
 #: As many names of connected sessions are shown as text; JSON has all.
 MAX_NAMES = 20

@@ -9,7 +9,6 @@ import click
 
 from intercom.cli import options, output
 from intercom.cli.name import claimed, described, warn_of_former
-from intercom.cli.rendering import counted, label
 from intercom.client import skipping
 from intercom.client.control import look
 from intercom.client.identity import Identity
@@ -18,6 +17,8 @@ from intercom.client.tokens import own_token
 from intercom.election.locks import is_original
 from intercom.errors import HubUnavailable, IntercomError
 from intercom.paths import ChannelPaths, file_level
+from intercom.showing.text import label
+from intercom.showing.words import counted
 from intercom.spool.files import Inbox
 
 

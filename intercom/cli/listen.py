@@ -23,6 +23,7 @@ from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.showing.blocks import Ways
+from intercom.showing.words import age, counted
 from intercom.spool.files import Inbox
 from intercom.wire import envelope
 
@@ -153,7 +154,7 @@ def _begin(paths: ChannelPaths, own: str, place: str | None, printer: _Printer, 
             inbox.enrol()
             begun = resuming.resume(paths, own, place)
             if begun.skipped:
-                output.note(f"{rendering.counted(begun.skipped, 'older message')} skipped")
+                output.note(f"{counted(begun.skipped, 'older message')} skipped")
             if begun.problem:
                 output.note(begun.problem)
             if begun.start is not None:
@@ -163,7 +164,7 @@ def _begin(paths: ChannelPaths, own: str, place: str | None, printer: _Printer, 
                     shown = True
         left = count_left(inbox, inbox.read(None, 0).start)
         if left.number > MANY:
-            written = rendering.age(left.newest, time.time())
+            written = age(left.newest, time.time())
             newest = f", the newest {written}" if written else ""
             output.note(f"{left.number} messages lie unread{newest}")
     return shown

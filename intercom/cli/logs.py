@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import Any
 
 from intercom.cli import output
-from intercom.cli.rendering import BAR, escape
 from intercom.client.control import where
 from intercom.errors import HubUnavailable
 from intercom.paths import ChannelPaths, open_private
+from intercom.showing.blocks import BAR
+from intercom.showing.text import escape
 
 #: As many old files a hub keeps.
 KEPT = 3

@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
-from intercom.cli.rendering import ago, escape, label
 from intercom.client import claims
 from intercom.client.callers import in_words
 from intercom.client.identity import MOST_NUMBERED, Identity, Names, Row
 from intercom.client.roster import Persona, persona
 from intercom.errors import IntercomError
 from intercom.names import MAX_SESSION_LENGTH, check_chosen, slug
+from intercom.showing.text import escape, label
+from intercom.showing.words import ago
 from intercom.spool.calls import FileCalls
 from intercom.spool.files import Inbox
 from intercom.spool.known import is_known

@@ -17,7 +17,7 @@ from intercom.tuples import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-    from intercom.cli.rendering import Page
+    from intercom.showing.blocks import Page
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 EX_IOERR = 74
@@ -56,7 +56,7 @@ def page(limit: int | None = None, budget: int | None = None) -> Page:
     :param limit: bytes of each body that are shown where it is no terminal, and
     :param budget: bytes of all that is.
     """
-    from intercom.cli.rendering import Page  # where there is text to show
+    from intercom.showing.blocks import Page  # where there is text to show
 
     if not os.isatty(STDOUT):
         width = os.environ.get("COLUMNS", "")
@@ -110,7 +110,7 @@ def _safe(text: str) -> str:
     lines = text.split("\n")
     if all(line.isascii() and line.isprintable() for line in lines):
         return text
-    from intercom.cli.rendering import escape  # seldom needed, and not for nothing
+    from intercom.showing.text import escape  # seldom needed, and not for nothing
 
     return "\n".join(map(escape, lines))
 

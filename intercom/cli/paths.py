@@ -10,7 +10,6 @@ import click
 
 from intercom.cli import options, output
 from intercom.cli.remedies import remedy_for
-from intercom.cli.rendering import escape
 from intercom.client.identity import Names
 from intercom.client.namebook import Shelf
 from intercom.errors import IntercomError
@@ -19,6 +18,7 @@ from intercom.private import described
 from intercom.records import LEVELS
 from intercom.settings.files import ChannelFile, user_path
 from intercom.settings.lookup import DEFAULT, Settings
+from intercom.showing.text import escape
 
 
 @click.command

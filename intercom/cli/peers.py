@@ -9,7 +9,6 @@ import click
 
 from intercom.cli import options, output
 from intercom.cli.reading import words as reading_words
-from intercom.cli.rendering import label
 from intercom.client.blocking import HubConnection
 from intercom.client.control import published
 from intercom.client.readership import Readership, readership
@@ -17,6 +16,7 @@ from intercom.client.spawn import ensure_hub
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
+from intercom.showing.text import label
 from intercom.spool.calls import FileCalls
 from intercom.spool.files import Patience
 from intercom.spool.known import take_census

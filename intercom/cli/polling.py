@@ -208,8 +208,9 @@ def _text(
         return ""
     from intercom.cli import rendering  # where there is something to show, and to answer
     from intercom.cli.answering import known, ways
+    from intercom.showing.blocks import MODEL_BUDGET, MODEL_LIMIT
 
-    page = output.page() if full else output.page(rendering.MODEL_LIMIT, rendering.MODEL_BUDGET)
+    page = output.page() if full else output.page(MODEL_LIMIT, MODEL_BUDGET)
     haul.end_with_cut(page)
     facts = known(paths, own, haul.lines, haul.messages)
     block = rendering.messages(haul.messages, time.time(), page, facts, ways(given, session))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from intercom.cli.rendering import ago, lasting
 from intercom.client.readership import Readership
+from intercom.showing.words import ago, lasting
 
 
 def words(found: Readership, now: float, *, oldest: bool = False) -> str:

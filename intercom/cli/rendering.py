@@ -1,20 +1,11 @@
-"""What the commands show: messages and words as everywhere (``intercom.showing``), for a shell."""
+"""How the commands show messages: as all do (``intercom.showing``), with chance from the system."""
 
 from __future__ import annotations
 
 import os
 
-from intercom.showing.blocks import BAR as BAR
-from intercom.showing.blocks import MODEL_BUDGET as MODEL_BUDGET
-from intercom.showing.blocks import MODEL_LIMIT as MODEL_LIMIT
-from intercom.showing.blocks import Block, Known, Ways, render
-from intercom.showing.blocks import Page as Page
-from intercom.showing.text import escape as escape
-from intercom.showing.text import label as label
-from intercom.showing.words import age as age
-from intercom.showing.words import ago as ago
-from intercom.showing.words import counted as counted
-from intercom.showing.words import lasting as lasting
+from intercom.showing.blocks import Block, Known, Page, Ways, render
+from intercom.showing.words import age
 from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -233,7 +233,7 @@ def _warn(outcome: Outcome, letter: Letter) -> None:
 
 def sentence(outcome: Outcome, letter: Letter) -> str:
     """The result for a person."""
-    from intercom.cli.rendering import label  # for text only
+    from intercom.showing.text import label  # for text only
 
     to = "everybody" if letter.broadcast else label(letter.to)
     level = f" ({outcome.level})" if outcome.level else ""

@@ -9,11 +9,12 @@ import click
 
 from intercom.cli import options, output
 from intercom.cli.reading import words
-from intercom.cli.rendering import ago, escape, label
 from intercom.client.inquiry import Inquiry, Told
 from intercom.client.readership import Readership, readership
 from intercom.client.standing import Standing
 from intercom.errors import IntercomError
+from intercom.showing.text import escape, label
+from intercom.showing.words import ago
 from intercom.spool.files import Patience
 from intercom.wire.envelope import format_timestamp
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from intercom.cli import hub as hub_verbs
 from intercom.cli.group import intercom
-from intercom.cli.rendering import ago, counted
 from intercom.client.callers import in_words
 from intercom.errors import ProtocolError
 from intercom.names import check_chosen, check_session
+from intercom.showing.words import ago, counted
 
 Agent = Any  # see conftest.py
 Make = Callable[[str], Agent]
