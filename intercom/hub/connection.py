@@ -83,7 +83,7 @@ class Connection:
         """See :meth:`IPeer.close`."""
         if self._lost or self._linger is not None:
             return
-        self._linger = self._clock.callLater(LINGER_S, self._abort_now)
+        self._linger = self._clock.callLater(LINGER_S, self._time_is_over)
         self._hurry()
         self._farewell = self._clock.callLater(ANSWER_S, self._outflow.finish, self._stop_writing)
 
@@ -93,7 +93,7 @@ class Connection:
             return
         self._deaf = True
         if self._linger is None:
-            self._linger = self._clock.callLater(LINGER_S, self._abort_now)
+            self._linger = self._clock.callLater(LINGER_S, self._time_is_over)
         self._outflow.finish(self._wire.loseConnection)
 
     def _stop_writing(self) -> None:
@@ -101,8 +101,15 @@ class Connection:
         half = IHalfCloseableDescriptor.providedBy(self._wire)
         (self._wire.loseWriteConnection if half else self._wire.loseConnection)()
 
+    def _time_is_over(self) -> None:
+        """The time to leave in good order is over; what was written in this turn still goes.
+
+        A hub that was held up finds its timers due all at once: also those by which it speaks.
+        """
+        self._linger = self._clock.callLater(0, self._abort_now)
+
     def _abort_now(self) -> None:
-        """The time to leave in good order is over."""
+        """Hang up, whatever is unsent."""
         if not self._lost:
             self._wire.abortConnection()
 

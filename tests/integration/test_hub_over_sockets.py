@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_twisted
 from twisted.internet import reactor as _reactor
 from twisted.internet.defer import Deferred
@@ -16,10 +17,12 @@ from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
 from intercom.core.hub import HubCore
+from intercom.hub import connection
 from intercom.hub.factory import HubFactory
 from intercom.hub.hub import Hub
 from intercom.hub.patience import listen_unix
 from intercom.hub.registry import FileRegistry
+from intercom.messages import Fault
 from intercom.paths import ChannelPaths
 from intercom.spool.files import Inbox
 from intercom.spool.threaded import ThreadedSpool
@@ -156,6 +159,24 @@ async def test_a_client_that_closes_without_reading_is_heard_out(running: Runnin
         await wait_for(lambda: inbox.size() > 5 * 900_000)
         lines = inbox.read(limit=1 << 24).records
     assert sorted(json.loads(r.line)["id"] for r in lines) == [f"ada{n}" for n in range(5)]
+    eve.close()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_hub_that_was_held_up_still_says_why_it_hangs_up(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its timers are due then: to speak, to end its side, and to wait no longer."""
+    monkeypatch.setattr(connection, "ANSWER_S", 0.01)
+    monkeypatch.setattr(connection, "LINGER_S", 0.05)
+    eve = Raw(running.paths.socket)
+    await wait_for(lambda: running.hub.line_peers)
+    (peer,) = running.hub._peers.values()
+    peer.answer(Fault(None, "TOO_MANY_SESSIONS", "no room"))
+    peer.close()
+    time.sleep(0.1)  # the machine has other work
+    assert (await eve.read())["payload"]["code"] == "TOO_MANY_SESSIONS"
+    assert await eve.read() is None
     eve.close()
 
 

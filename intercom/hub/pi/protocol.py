@@ -112,7 +112,7 @@ class PiProtocol(Connection, Protocol):
             # Not at once: what the others are told of it leaves before; and what it says just
             # now, not knowing that another has its session, meets an open connection.
             pause = 0.0 if self._mute else ANSWER_S
-            self._linger = self._clock.callLater(LINGER_S, self._abort_now)
+            self._linger = self._clock.callLater(LINGER_S, self._time_is_over)
             self._farewell = self._clock.callLater(pause, self._outflow.finish, self._leave)
 
     def _leave(self) -> None:
