@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from intercom.bridge.server import Call, Said
 from intercom.bridge.session import Session
 from intercom.bridge.words import with_unread
-from intercom.client import control
+from intercom.client import attesting, control
 from intercom.client.dial import ConnectionLost
 from intercom.client.readership import Readership, readership
 from intercom.paths import ChannelPaths
+from intercom.showing.blocks import own_word
 from intercom.showing.text import label
 from intercom.showing.words import ago, lasting
 from intercom.spool.calls import FileCalls
@@ -76,7 +77,7 @@ def _text(session: Session, listing: _Listing, show_all: bool) -> str:
     others = [row for row in listing.rows if str(row.get("session")) != session.name]
     for row in others[:MOST_HERE]:
         found = readership(session.paths, str(row.get("session")), patience)
-        lines.append(f"{label(row.get('session'))}: {', '.join(_about(row, found, now))}")
+        lines.append(f"{_who(session, row.get('session'))}: {', '.join(_about(row, found, now))}")
     if len(others) > MOST_HERE:
         lines.append(f"and {len(others) - MOST_HERE} more are connected")
     if not others:
@@ -85,13 +86,20 @@ def _text(session: Session, listing: _Listing, show_all: bool) -> str:
     if show_all:
         for name in absent[:MOST_AWAY]:
             found = readership(session.paths, name, patience)
-            lines.append(f"{label(name)}: {', '.join(['not connected', *_read(found, now)])}")
+            said = ["not connected", *_read(found, now)]
+            lines.append(f"{_who(session, name)}: {', '.join(said)}")
     shown = absent[MOST_AWAY:] if show_all else absent
     if shown:
         lines.append(_rest(shown, show_all))
     if listing.published:
         lines.append("the hub could not be asked: this is what the channel's files say")
     return "\n".join(lines)
+
+
+def _who(session: Session, name: object) -> str:
+    """A name, and what its session says of itself: which agent, in which working tree."""
+    known = attesting.own_word(session.paths, str(name))
+    return f"{label(name)}{own_word(known)}"
 
 
 def _rest(names: list[str], show_all: bool) -> str:

@@ -78,7 +78,7 @@ def known_of(
         for one in messages:
             sender = one.fields.get("from_session")
             if isinstance(sender, str) and sender not in words:
-                words[sender] = _own_word(paths, sender, environ)
+                words[sender] = own_word(paths, sender, environ)
         return [
             words.get(one.fields.get("from_session"), UNVERIFIED)._replace(
                 stored_at=at if isinstance(at, float) else None
@@ -154,12 +154,15 @@ def _age(one: Shown, now: float) -> float:
     return float("inf") if sent is None else abs(now - sent)
 
 
-def _own_word(paths: ChannelPaths, sender: str, environ: Mapping[str, str]) -> Known:
-    """What a session has noted of itself: its working tree's name, and its agent's program."""
+def own_word(paths: ChannelPaths, session: str, environ: Mapping[str, str] = os.environ) -> Known:
+    """What a session has noted of itself: its working tree's name, and its agent's program.
+
+    Blocking. Empty where nothing is noted, or it cannot be read.
+    """
     project, kind = "", ""
     with contextlib.suppress(IntercomError, OSError, ValueError):
-        project = claims.look(paths, sender).project
+        project = claims.look(paths, session).project
         book = Shelf(project, environ).look() if project else None
-        name = book.find(sender, paths.directory) if book else None
+        name = book.find(session, paths.directory) if book else None
         kind = (name.caller or "").partition(":")[0] if name else ""
     return Known(None, kind if kind in _PROGRAMS else "", os.path.basename(project))

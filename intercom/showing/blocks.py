@@ -232,7 +232,7 @@ def _part(
     given = message.get("from_session")
     sender = label(ANONYMOUS if given is None else given)
     end = " " + "; ".join(said) if said else ""
-    about = _own_word(known) + "".join(f", {one}" for one in _about(message, known, now))
+    about = own_word(known) + "".join(f", {one}" for one in _about(message, known, now))
     return _Part(label(message.get("id") or ""), sender, about, _body(text, page), end, is_cut)
 
 
@@ -250,8 +250,8 @@ def _ways(message: Mapping[str, Any], ways: Ways, is_cut: bool) -> list[str]:
     return said
 
 
-def _own_word(known: Known) -> str:
-    """What the sender's session says of itself."""
+def own_word(known: Known) -> str:
+    """What a session says of itself, to stand behind its name; empty if it says nothing."""
     said = [label(known.program)] if known.program else []
     if known.repository:
         said.append(f"repo {label(known.repository)}")

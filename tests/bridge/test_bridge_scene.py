@@ -159,6 +159,8 @@ def test_codex_says_with_each_call_whose_it_is(start: Start, agent: Callable[[st
     mine = agent("codex").run("name", "--id-only", INTERCOM_SESSION="", CODEX_THREAD_ID="thread-1")
     name = mine.out.decode().strip().strip('"')
     assert first.startswith(f"you are {name} on")
+    listed = start("ada").call("peers")
+    assert re.search(rf"^{name} \(says codex, repo \w+\): connected for", listed, re.MULTILINE)
     child = {"thread_id": "thread-2", "parent_thread_id": "thread-1", "session_id": "thread-1"}
     again = host.text(host.begin("peers", {"x-codex-turn-metadata": child}))
     assert again.splitlines()[0] == first.splitlines()[0]

@@ -23,6 +23,7 @@ class Host:
     """One agent program, ready for a test.
 
     :ivar lines: what a person types once, so that the model gets our tools.
+    :ivar instructs: it gives our server's instructions to its model.
     :ivar skills: where the host looks for skills, below the home.
     :ivar files: what a person writes, by its name below the home.
     :ivar allowing: words behind the command that let it use our tools, and our commands in its
@@ -38,6 +39,7 @@ class Host:
     words: Callable[[str], list[str]]
     files: Mapping[str, str] = field(default_factory=dict)
     allowing: tuple[str, ...] = ()
+    instructs: bool = True
     model_files: Callable[[str, Path], Mapping[str, str]] = lambda url, project: {}
     environ: Callable[[str], Mapping[str, str]] = lambda url: {}
 
@@ -53,7 +55,7 @@ class Host:
         """Do what a person does for intercom."""
         for name, text in self.files.items():
             home.write(name, text)
-        for line in self.lines:
+        for line in (*self.lines, *self.skill_lines):
             home.run(project, "sh", "-c", line, **self.environ(NOWHERE)).ok()
 
     @property
@@ -146,6 +148,7 @@ GEMINI_CLI = Host(
 
 PI_AGENT = Host(
     PI,
+    instructs=False,
     lines=("pi mcp add intercom --exposure direct -- intercom mcp",),
     skills=".agents/skills",
     words=lambda task: ["-p", "--mode", "json", "--model", "scripted/scripted", task],
@@ -197,6 +200,7 @@ OPEN_CODE = Host(
 
 COPILOT_CLI = Host(
     COPILOT,
+    instructs=False,
     lines=("copilot mcp add intercom -- intercom mcp",),
     skills=".copilot/skills",
     words=lambda task: ["-p", task],

@@ -71,8 +71,11 @@ def _texts(content: Any) -> list[str]:
 def _results(content: Any) -> Iterator[Result]:
     for block in content if isinstance(content, list) else ():
         if block["type"] == "tool_result":
-            parts = block.get("content")
-            yield Result("\n".join(_texts(parts)), bool(block.get("is_error")))
+            given = block.get("content")
+            found = _texts(given)
+            if isinstance(given, list):  # Claude Code answers a search for tools so
+                found += [one["tool_name"] for one in given if one["type"] == "tool_reference"]
+            yield Result("\n".join(found), bool(block.get("is_error")))
 
 
 def _tool_use(call: Call, asked: Asked) -> tuple[str, dict[str, Any]]:

@@ -17,6 +17,8 @@ CHUNK = 12  # characters; a stream of one piece would be none
 def understand(body: dict[str, Any]) -> Asked:
     """Read a request."""
     told = [("system", body["instructions"])] if body.get("instructions") else []
+    spaces = [tool for tool in body.get("tools") or () if tool["type"] == "namespace"]
+    told += [("tools", space["description"]) for space in spaces]  # a server's instructions, too
     results = []
     for item in body["input"]:
         if item["type"] == "message":

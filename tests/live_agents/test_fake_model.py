@@ -156,7 +156,7 @@ def responses(*more: dict[str, Any]) -> dict[str, Any]:
     inner = {"type": "function", "name": "send", "description": "Sends."}
     tools = [
         {"type": "function", "name": "exec_command", "description": "Runs a command."},
-        {"type": "namespace", "name": "mcp__intercom", "description": "", "tools": [inner]},
+        {"type": "namespace", "name": "mcp__intercom", "description": "Talk.", "tools": [inner]},
         {"type": "web_search"},
     ]
     first = {
@@ -197,6 +197,7 @@ async def test_calls_stream_as_responses_and_move_the_script(model: Make) -> Non
     assert one.script.over()
     assert one.asked[-1].results == (Result("msg_1"), Result("exit 0"))
     assert set(one.asked[-1].tools) == {SHELL, SEND.tool, "web_search"}
+    assert one.asked[-1].told_as("tools") == "Talk."
 
 
 # -- the dialect of Gemini --------------------------------------------------------------------

@@ -5,18 +5,22 @@ Off by default: ``pytest -m live_agents tests/live_agents`` runs them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_twisted
 from agent_home import AgentHome, Finished
-from agent_hosts import CODEX_CLI, HOSTS, Host
+from agent_hosts import CLAUDE_CODE, CODEX_CLI, HOSTS, Host
 from agent_programs import CODEX, Program
 from fake_model import FakeModel
-from model_script import SHELL, Call, Say
+from model_script import SHELL, Call, Result, Say, Turn
 from transcript import Transcript
+from twisted.internet import reactor
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
 pytestmark = pytest.mark.live_agents
@@ -24,6 +28,7 @@ pytestmark = pytest.mark.live_agents
 Installed = Callable[[Program], Path]
 Make = Callable[..., FakeModel]
 QUESTION = "May I change the schema of /orders?"
+LOOKS = 200
 ANSWER = "Yes, but keep `total`; the tests read it."
 
 
@@ -51,6 +56,15 @@ class Shell:
         self.transcript.hear("shell", f"echo '{stdin}' | {shown}" if stdin else shown, printed)
         return printed
 
+    async def until_somebody_is_here(self) -> None:
+        """Look until a session is connected."""
+        for _ in range(LOOKS):
+            done = await deferToThread(self.home.run, self.project, "intercom", "--json", "peers")
+            if json.loads(done.ok())["sessions"]:
+                return
+            await deferLater(reactor, 0.2)
+        pytest.fail("nobody came")
+
 
 @pytest.fixture
 def shell(home: AgentHome, transcript: Transcript) -> Shell:
@@ -77,21 +91,25 @@ PROBE = (
 
 
 async def answered(shell: Shell) -> str:
-    """The person hears the question and answers it; return what she heard."""
+    """The person hears the question and answers it; return which message it was."""
     heard = await shell.types("poll", "--wait", "60")
-    found = re.search(r"(msg_\w+) from (\S+),", heard)
-    assert found, heard
+    message, sender = head(heard)
     assert QUESTION in heard
-    message, sender = found.groups()
     await shell.types("send", "--to", sender, "--reply-to", message, stdin=ANSWER)
     return message
 
 
-def heard_the_answer(message: str, printed: str) -> None:
-    """A poll has shown the answer to this message."""
-    assert re.search(
-        rf"from shell, [\w ]+, in reply to {message}\]\n\| {re.escape(ANSWER)}", printed
-    )
+def head(shown: str) -> tuple[str, str]:
+    """The id and the sender of the message that is shown."""
+    found = re.search(r"^\[intercom \w+ (msg_\w+) from ([\w-]+)", shown, re.MULTILINE)
+    assert found, shown
+    return found[1], found[2]
+
+
+def heard_the_answer(message: str, shown: str) -> None:
+    """The answer to this message is among what is shown."""
+    heads = rf"\[intercom \w+ msg_\w+ from shell[^\]]* in reply to {message}[^\]]*\]\n"
+    assert re.search(rf"{heads}(\| )?{re.escape(ANSWER)}\n", shown), shown
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=str)
@@ -136,3 +154,99 @@ async def test_codex_talks_from_its_sandbox(
     assert "Operation not permitted" in probed
     assert "stored in the inbox file of 'shell' instead" in sent
     heard_the_answer(message, polled)
+
+
+# -- by the tools -----------------------------------------------------------------------------
+
+#: Claude Code tells its model the names of most tools only; it has to ask for the rest of them.
+LOAD = Call("ToolSearch", {"query": "select:mcp__intercom__peers,mcp__intercom__ask"})
+
+
+#: How the instructions of our server begin, and the description of our skill.
+INSTRUCTIONS = "Messages between the agent sessions of this machine"
+SKILL = "Send messages to the other coding agents and people on this machine"
+
+
+def ready(host: Host, *turns: Turn) -> tuple[Turn, ...]:
+    """A script, in which the model of Claude Code first asks for what it will need."""
+    return (LOAD, *turns) if host is CLAUDE_CODE else turns
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=str)
+@pytest_twisted.ensureDeferred
+async def test_an_agent_talks_by_our_tools(
+    host: Host, installed: Installed, home: AgentHome, model: Make, shell: Shell
+) -> None:
+    """Its model sees who is there, sends, and is shown the answer; all without a question."""
+    home.add(host.program, installed)
+    project = home.project("api")
+    calls = [
+        Call("intercom.peers", {"all": True}),
+        Call("intercom.send", {"to": "shell", "text": QUESTION}),
+        Call("intercom.inbox", {"wait_s": 30}),
+    ]
+    played = model("api", host.program, *ready(host, *calls, Say("I may, but `total` stays.")))
+    host.settle(home, played.url, project)
+    host.introduce(home, project)
+    await shell.types("init", "--name", "shell")
+    ended = host.begin(home, played.url, project, TASK)
+    message = await answered(shell)
+    (await ended).ok()
+    to_the_end(played)
+    peers, sent, shown = (result.text for result in played.asked[-1].results[-3:])
+    assert re.search(r"you are [\w-]+ on channel default", peers)
+    assert "shell (says repo shell): not connected" in peers
+    assert f"sent {message} to shell: stored (disk), not connected now" in sent
+    heard_the_answer(message, shown)
+    assert "read" in await shell.types("status")
+    told = "\n".join(text for _, text in played.asked[-1].told)
+    assert (INSTRUCTIONS in told) is host.instructs
+    assert SKILL in told
+
+
+@pytest_twisted.ensureDeferred
+async def test_two_agents_exchange_a_question_and_an_answer(
+    installed: Installed, home: AgentHome, model: Make, shell: Shell
+) -> None:
+    """Claude Code asks, and waits; Codex is shown the question, and answers it."""
+    asks, answers = CLAUDE_CODE, CODEX_CLI
+    web, api = home.project("web"), home.project("api")
+
+    def peer(results: tuple[Result, ...]) -> dict[str, Any]:
+        found = re.search(r"^([\w-]+) \(says codex, repo api\): connected", results[-1].text, re.M)
+        assert found, results[-1].text
+        return {"to": found[1], "text": QUESTION, "wait_s": 45}
+
+    def reply(results: tuple[Result, ...]) -> dict[str, Any]:
+        message, sender = head(results[-1].text)
+        return {"to": sender, "text": ANSWER, "reply_to": message}
+
+    answering = model(
+        "api",
+        answers.program,
+        Call("intercom.peers", {}),
+        Call("intercom.inbox", {"wait_s": 45}),
+        Call("intercom.send", reply),
+        Say("I have answered."),
+    )
+    asking = model(
+        "web",
+        asks.program,
+        LOAD,
+        Call("intercom.peers", {}),
+        Call("intercom.ask", peer),
+        Say("I may, but `total` stays."),
+    )
+    for host, project, played in ((answers, api, answering), (asks, web, asking)):
+        home.add(host.program, installed)
+        host.settle(home, played.url, project)
+        host.introduce(home, project)
+    await shell.types("init", "--name", "shell")
+    answered = answers.begin(home, answering.url, api, "Answer what you are asked.")
+    await shell.until_somebody_is_here()
+    asked = asks.begin(home, asking.url, web, "Ask the session in api about the schema.")
+    (await asked).ok()
+    (await answered).ok()
+    to_the_end(asking, answering)
+    assert QUESTION in answering.asked[-1].results[1].text
+    assert ANSWER in asking.asked[-1].results[2].text
