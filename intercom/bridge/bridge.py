@@ -52,7 +52,11 @@ class Bridge:
             if not opening.called:
                 await self._news.wait(NAME_WITHIN)
         session = self._sessions.get("")
-        return words.instructions(session.name if session else None, self._place.paths.name)
+        return (
+            words.instructions(session.name, session.paths.name)
+            if session
+            else (words.instructions())
+        )
 
     async def _open_early(self) -> None:
         """Take the place; what is in the way is said with the first call."""

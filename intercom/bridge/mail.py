@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from intercom.errors import IntercomError, ProtocolError
 from intercom.names import HUB
-from intercom.records import Position
+from intercom.records import Batch, Position, Record
 from intercom.spool.files import Inbox
 from intercom.wire import envelope
 
@@ -41,12 +41,14 @@ class Look(NamedTuple):
     :ivar end: behind the last line that was looked at for ``items``.
     :ivar damaged: lines among them that are no messages.
     :ivar more: how many messages lie behind ``end``.
+    :ivar told: those of the messages shown before that still lie there.
     """
 
     items: list[Item]
     end: Position
     damaged: int
     more: int
+    told: frozenset[Key]
 
 
 def look(inbox: Inbox, limit: int, told: frozenset[Key]) -> Look:
@@ -55,21 +57,27 @@ def look(inbox: Inbox, limit: int, told: frozenset[Key]) -> Look:
     :param told: messages that were shown before, and are passed over.
     """
     items: list[Item] = []
+    met: set[Key] = set()
     end, damaged, more = inbox.read(None, 0).start, 0, 0
-    for found in _walk(inbox, None):
-        if isinstance(found, Position):
-            if not more:
-                end = found
-        elif isinstance(found, int):
-            damaged += 0 if more else found
-        elif found.key in told:
-            continue
-        elif len(items) < limit:
-            items.append(found)
-            end = found.end
-        else:
-            more += 1
-    return Look(items, end, damaged, more)
+    for batch in _batches(inbox, None):
+        damaged += 0 if more else len(batch.damaged)
+        for at, record in enumerate(batch.records):
+            if len(items) == limit and not told:
+                more += len(batch.records) - at  # how many is all that matters
+                break
+            item = _item(record, batch.next.generation)
+            if item is None:
+                damaged += 0 if more else 1
+            elif item.key in told:
+                met.add(item.key)
+            elif len(items) < limit:
+                items.append(item)
+                end = item.end
+            else:
+                more += 1
+        if not more:
+            end = batch.next
+    return Look(items, end, damaged, more, frozenset(met))
 
 
 def unread(inbox: Inbox, told: frozenset[Key]) -> int:
@@ -138,23 +146,28 @@ def is_refusal(message: dict[str, Any]) -> bool:
     return message.get("from_session") == HUB and isinstance(payload.get("notice"), dict)
 
 
-def _walk(inbox: Inbox, start: Position | None) -> Iterator[Item | Position | int]:
-    """The messages from a position (None: the stored one) to the end.
-
-    Between them come how many lines were damaged, and behind each batch where it ends.
-    """
-    batch = inbox.read(start)
-    while True:
-        generation = batch.next.generation
-        if batch.damaged:
-            yield len(batch.damaged)
+def _walk(inbox: Inbox, start: Position | None) -> Iterator[Item | Position]:
+    """The messages from a position (None: the stored one), and behind each batch where it ends."""
+    for batch in _batches(inbox, start):
         for record in batch.records:
-            begin, end = Position(generation, record.start), Position(generation, record.end)
-            try:
-                yield Item(record.line, envelope.parse(record.line), begin, end)
-            except ProtocolError:
-                yield 1
+            item = _item(record, batch.next.generation)
+            if item is not None:
+                yield item
         yield batch.next
-        if batch.at_end:
-            return
+
+
+def _batches(inbox: Inbox, start: Position | None) -> Iterator[Batch]:
+    batch = inbox.read(start)
+    yield batch
+    while not batch.at_end:
         batch = inbox.read(batch.next)
+        yield batch
+
+
+def _item(record: Record, generation: int) -> Item | None:
+    """A message as it stands in the inbox, None if it is none."""
+    begin, end = Position(generation, record.start), Position(generation, record.end)
+    try:
+        return Item(record.line, envelope.parse(record.line), begin, end)
+    except ProtocolError:
+        return None

@@ -28,14 +28,15 @@ _LONGEST = 200
 
 
 class Place(NamedTuple):
-    """A channel, a project, and who was said to speak.
+    """Where a bridge works, and who was said to speak.
 
+    :ivar find: finds the channel and the project's directory; raises where a setting that
+        says so cannot be used, which is told to the model rather than to nobody.
     :ivar option: ``--session``, None if it was not given.
     :ivar note: told of what deserves attention.
     """
 
-    paths: ChannelPaths
-    project: str
+    find: Callable[[], tuple[ChannelPaths, str]]
     option: str | None
     environ: Mapping[str, str]
     note: Callable[[str], None]
@@ -107,14 +108,14 @@ def take_place(place: Place, caller: str) -> Taken:
     :param caller: what :func:`caller_of` said.
     :raise IntercomError: channel, name or token cannot be had.
     """
-    paths = place.paths
+    paths, project = place.find()
     paths.prepare(place.note)
     ChannelFile(paths).check_format()
     mend(paths)
     environ = dict(place.environ)
     if caller:
         environ[_CODEX_VARIABLE] = caller
-    identity = Names(paths, place.project, environ).speaker(place.option)
+    identity = Names(paths, project, environ).speaker(place.option)
     try:
         token = own_token(paths, identity.session)
         Inbox(paths, identity.session).enrol()

@@ -89,7 +89,9 @@ def _take(session: Session, limit: int) -> _Haul:
         return _Haul(left=mail.unread(session.inbox, session.told), reading=other)
     keep = False
     try:
-        found = mail.look(session.inbox, limit, session.told)
+        told = session.told
+        found = mail.look(session.inbox, limit, told)
+        session.untell(told - found.told)
         if not found.items:
             if found.end != session.inbox.read(None, 0).start:
                 session.inbox.commit(found.end)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.defer import DeferredLock
@@ -65,6 +65,11 @@ class Session:
         self._told[key] = None
         if len(self._told) > mail.REMEMBERED:
             self._told.popitem(last=False)
+
+    def untell(self, keys: Iterable[mail.Key]) -> None:
+        """These lie unread no more, so nobody could show them again."""
+        for key in keys:
+            self._told.pop(key, None)
 
     async def hub(self) -> HubClient | None:
         """The connection, which is waited for a moment if it is being made for the first time."""

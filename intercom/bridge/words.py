@@ -26,14 +26,16 @@ _REMEDIES = {
 }
 
 
-def instructions(name: str | None, channel: str) -> str:
+def instructions(name: str = "", channel: str = "") -> str:
     """What a model is told once, before it calls anything.
 
-    :param name: its session's name, None if that is not known yet.
+    :param name: its session's name, and ``channel``; empty if that is not known yet.
     """
-    who = f"You are {label(name)}" if name else "Your name is in the result of peers"
+    who = "Your name is in the result of peers"
+    if name:
+        who = f"You are {label(name)}, on channel {label(channel)}"
     return (
-        f"Messages between the agent sessions of this machine. {who}, on channel {label(channel)}. "
+        f"Messages between the agent sessions of this machine. {who}. "
         "When a tool result ends with [2 unread], read them with inbox when your step is done. "
         "Answer with send and reply_to; ask waits for the answer. Write only what the other "
         f"needs; do not answer mere thanks. {TRUST}"

@@ -37,11 +37,7 @@ VERBS = {
     "hub": ("intercom.cli.hub", "hub", "Start, stop, look at and replace the channel's hub."),
     "doctor": ("intercom.cli.doctor", "doctor", "Find what is wrong with a channel; cure it."),
     "cleanup": ("intercom.cli.cleanup", "cleanup", "Remove what the dead left, or all sessions."),
-    "mcp": (
-        "intercom.cli.mcp",
-        "mcp",
-        "Serve an agent's host with tools of MCP.",
-    ),
+    "mcp": ("intercom.cli.mcp", "mcp", "Serve an agent's host with tools of MCP."),
     "pi-broker": ("intercom.cli.pi_broker", "pi_broker", "Serve pi-intercom and pi-subagents."),
     "daemon": ("intercom.cli.daemon", "daemon", "Run the channel's hub in the foreground."),
 }
@@ -66,7 +62,9 @@ def _status(words: list[str]) -> int:
     except BaseException as error:
         from intercom.cli.scope import format_of  # the verb has loaded it
 
-        status = output.fail(error, output.wants_json(format_of(words)))
+        is_spoken_to = words[:1] == ["mcp"]  # then standard output is for that conversation only
+        as_json = not is_spoken_to and output.wants_json(format_of(words))
+        status = output.fail(error, as_json)
         if status is None:
             raise
         return status

@@ -8,6 +8,7 @@ import sys
 import click
 
 from intercom.cli import options, output
+from intercom.paths import ChannelPaths
 
 
 @click.command
@@ -27,6 +28,10 @@ def mcp(ctx: click.Context, session: str | None) -> int:
     from intercom.bridge.main import run
     from intercom.bridge.place import Place
 
-    found = options.look(ctx)
-    place = Place(found.paths, found.project, session, dict(os.environ), output.note)
-    return run(place, sys.stderr)
+    def find() -> tuple[ChannelPaths, str]:
+        found = options.look(ctx)
+        return found.paths, found.project
+
+    if os.isatty(output.STDIN):
+        output.note("this waits for an agent's host to speak; see: intercom mcp --help")
+    return run(Place(find, session, dict(os.environ), output.note), sys.stderr)

@@ -221,6 +221,8 @@ def test_nothing_else_is_written_to_standard_output(start: Start, channel_dir: P
     (channel_dir / "taken").write_text("a file where the channel should be")
     said = start("bob", INTERCOM_CHANNEL="taken").call("peers", failed=True)
     assert "taken" in said
+    said = start("bob", INTERCOM_TRANSPORT="pigeons").call("send", to="x", text="y", failed=True)
+    assert said.startswith("BAD_CONFIG: ")
 
 
 @pytest.mark.parametrize("size", [1, 1_000_000])

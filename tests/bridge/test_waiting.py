@@ -33,7 +33,8 @@ class AtOnce:
 def session(channel_dir: Path, tmp_path: Path) -> Iterator[Session]:
     """A session that is not connected."""
     environ = {"INTERCOM_NO_SPAWN": "1"}
-    place = Place(ChannelPaths(str(channel_dir), "c"), str(tmp_path), "ada", environ, print)
+    paths = ChannelPaths(str(channel_dir), "c")
+    place = Place(lambda: (paths, str(tmp_path)), "ada", environ, print)
     taken = take_place(place, "")
     session = Session(Clock(), AtOnce(), taken, print)  # type: ignore[arg-type]
     session.keeper.trouble = HubUnavailable("there is none")
