@@ -5,58 +5,17 @@ Nothing here is judged by time; that is what ``tests/bench/run.py`` is for.
 
 from __future__ import annotations
 
-import json
-import os
 import pstats
-import shlex
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from socket import socketpair
-from typing import Any
 
 import pytest
-
-BENCH = Path(__file__).resolve().parent
-sys.path.insert(0, str(BENCH))
-
-from gauge import load, main, report  # noqa: E402  the path comes first
-from gauge.dialects.pi import Pi, PiSubagents, packed  # noqa: E402
-from gauge.peers import PEERS  # noqa: E402
-from gauge.processes import Mailing  # noqa: E402
-from gauge.server import Absent, Target, running, scratch  # noqa: E402
-from gauge.targets import Ours, targets_named  # noqa: E402
-from gauge.texts import SHORTEST, Arrivals, Broken, Ledger, Texts  # noqa: E402
-from gauge.workloads import GROUPS, Workload  # noqa: E402
-
-TIMEOUT = 120
-
-
-def bench(where: Path, *words: str) -> dict[str, Any]:
-    """Run the bench as its users do, and return all that it has found."""
-    command = [sys.executable, str(BENCH / "run.py"), *words, "--dir", str(where), "--json", "-"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=where, timeout=TIMEOUT, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def rows_of(found: dict[str, Any], workload: str) -> dict[str, dict[str, Any]]:
-    """One workload's rows by target."""
-    (told,) = (one for one in found["workloads"] if one["name"] == workload)
-    return {row["target"]: row for row in told["rows"]}
-
-
-def measured(target: Target, workload: Workload) -> dict[str, Any]:
-    """One load, its generator in this process."""
-    with scratch("/tmp") as place, running(target, place) as server:
-        return load.measure(
-            load.Job(workload, target.dialect, server.address, "bench", server.pid, "b", 15.0)
-        )
-
+from gauge import load, main, report
+from gauge.doubles import Crooked, bench, measured, rows_of
+from gauge.processes import Mailing
+from gauge.server import running, scratch
+from gauge.targets import Ours, targets_named
+from gauge.texts import Broken
+from gauge.workloads import GROUPS, Workload
 
 # -- the whole bench --------------------------------------------------------------------------
 
@@ -93,15 +52,16 @@ def test_a_hub_that_runs_already_can_be_measured(tmp_path: Path) -> None:
         assert [run["messages"] for run in row["runs"]] == [messages]
 
 
-def test_sending_as_a_process_is_compared_and_checked(tmp_path: Path) -> None:
-    """The interpreter alone, with click, and ``send``; all beside each other."""
-    found = bench(
-        tmp_path, "send", "--runs", "1", "--rounds", "1", "--target", "ours", "--level", "disk"
-    )
-    rows = rows_of(found, "send")
-    assert list(rows) == ["python -c pass", "import click", "ours-disk"]
-    assert {row["medians"]["runs"] for row in rows.values()} == {1}
-    assert rows["python -c pass"]["ratio"]["median"] == 1
+def test_processes_are_compared_and_checked(tmp_path: Path) -> None:
+    """The interpreter alone, with click, ours, and the original's stand-in; beside each other."""
+    words = ["--runs", "1", "--rounds", "1", "--target", "ours", "--level", "disk"]
+    found = bench(tmp_path, "send", "poll", *words)
+    for workload in ("send", "poll"):
+        rows = rows_of(found, workload)
+        bare = ["python -c pass", "import click"]
+        assert list(rows) == [*bare, "ours-disk", "original, ours-disk"]
+        assert {row["medians"]["runs"] for row in rows.values()} == {1}
+        assert rows["python -c pass"]["ratio"]["median"] == 1
 
 
 def test_every_workload_runs(tmp_path: Path) -> None:
@@ -138,183 +98,7 @@ def test_the_hub_of_another_checkout_is_named_after_it(tmp_path: Path) -> None:
     assert target.environment(tmp_path)["PYTHONPATH"] == str(tmp_path / "before")
 
 
-# -- servers that others made -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", PEERS)
-def test_every_peer_takes_and_brings_each_message(name: str) -> None:
-    """To one receiver, and to all of ten; those that promise to keep a message say so of each."""
-    (target,) = targets_named(name, ())
-    try:
-        found = measured(target, Workload("short", "messages_per_s", 200, 4, 5, window=8))
-    except Absent as error:
-        pytest.skip(str(error))
-    assert found["messages"] == 4 * 48  # the first twentieth warms up
-    assert ("receipt_p50_us" in found) == (name != "nats")
-    found = measured(target, Workload("short", "messages_per_s", 20, 1, 10, fan_out=True))
-    assert found["messages"] == 19 * 10
-    assert ("receipt_p50_us" in found) == (name != "nats")
-
-
-def test_a_peer_that_is_not_installed_is_said_to_be_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With the package that brings it, and a status of its own."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("gauge.server._ELSEWHERE", str(tmp_path))
-    words = ["bulk", "--target", "redis-always", "--dir", str(tmp_path)]
-    assert main.main(words) == os.EX_UNAVAILABLE
-    told = capsys.readouterr()
-    assert "there is no redis-server: install the package redis-server" in told.err
-    assert not told.out
-
-
-RELAYS = """
-import sys
-sys.path[:0] = sys.argv[3:]
-from gauge.relay import Relay
-
-class Confirming(Relay):
-    def recipients(self, sender, line):
-        sender.waiting.append(b'["' + line[7:23] + b'"]' + bytes([10]))
-        self.flush(sender)
-        return super().recipients(sender, line)
-
-(Confirming if sys.argv[1] == "confirming" else Relay)(sys.argv[2]).serve()
-"""
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "confirms"), [("cmd", "relay", False), ("cmd-ack", "confirming", True)]
-)
-def test_any_command_can_be_measured(kind: str, name: str, confirms: bool) -> None:
-    """One that speaks NDJSON, and perhaps answers each line with one that has its id."""
-    words = [sys.executable, "-c", RELAYS, name, "{socket}", str(BENCH), str(BENCH.parents[1])]
-    (target,) = targets_named(f"mine={kind}:{shlex.join(words)}", ())
-    assert target.name == "mine"
-    found = measured(target, Workload("short", "messages_per_s", 80, 2, 2, window=4))
-    assert found["messages"] == 76
-    assert ("receipt_p50_us" in found) == confirms
-    with pytest.raises(ValueError, match="says with neither"):
-        targets_named("cmd:hub --quiet", ())
-
-
-# -- pi clients -------------------------------------------------------------------------------
-
-
-def test_pi_clients_are_compared_with_lines() -> None:
-    """Both clients, and NDJSON to the same hub; every message is counted, and none is slow."""
-    names = ["pi", "pi-subagents", "pi-ndjson"]
-    words = [word for name in names for word in ("--target", name)]
-    words += ["--level", "process", "--rounds", "1", "--runs", "1", "--messages", "80"]
-    with scratch("/tmp") as place:  # a socket's path must not be long
-        found = bench(place, "bulk", "fan-out", "cold-start", *words)
-    rows = rows_of(found, "bulk")
-    assert list(rows) == [f"{name}-process" for name in names]
-    for row in rows.values():
-        assert [run["messages"] for run in row["runs"]] == [80]
-        assert row["medians"]["receipt_p99_us"] > 0
-    assert [row["notes"].get("acks") for row in rows.values()] == [True, None, True]
-    assert rows["pi-ndjson-process"]["notes"]["level"] == "process"
-    # Without an address of all, each of the ten has a message of its own.
-    assert [row["runs"][0]["messages"] for row in rows_of(found, "fan-out").values()] == [760] * 3
-    assert list(rows_of(found, "cold-start"))[2:] == ["pi-process"]
-
-
-@pytest.fixture
-def pi_client() -> Iterator[Pi]:
-    """A client that has a socket, and is registered nowhere."""
-    ours, theirs = socketpair()
-    with ours, theirs:
-        yield Pi(ours, "b-to-0000", "pi")
-
-
-@pytest.mark.parametrize("step", [1, 7, 1000])
-def test_a_pi_client_answers_and_counts_frames_however_they_are_cut(
-    pi_client: Pi, step: int
-) -> None:
-    """Three receipts of each message, and a message once for each ``delivered``."""
-    news: dict[str, Any] = {"type": "session_joined", "session": {"id": "another"}}
-    sent = [json.loads(pi_client.frame("b", number, "text")[4:]) for number in (5, 6)]
-    ids = [one["message"]["id"] for one in sent]
-    frames = [{"type": "message", "from": {}, "message": one["message"]} for one in sent]
-    stream = b"".join(map(packed, [news, *frames]))
-    pieces = [stream[at : at + step] for at in range(0, len(stream), step)]
-    said = b"".join(map(pi_client.replies, pieces))
-    assert [said.count(one.encode()) for one in ids] == [3, 3]
-    assert said.count(b'"type":"message_receipt"') == 6
-
-    told = [{"type": "delivered", "messageId": one} for one in ids]
-    receipt = {"type": "message_receipt", "from": {}, "receipt": {"messageId": ids[0]}}
-    stream = b"".join(map(packed, [told[0], receipt, told[1]]))
-    pieces = [stream[at : at + step] for at in range(0, len(stream), step)]
-    assert [one for piece in pieces for one in pi_client.confirmed(piece)] == [5, 6]
-
-
-def test_a_subagents_client_sends_no_receipts(pi_client: Pi) -> None:
-    """Its broker sees by itself what it has read."""
-    client = PiSubagents(pi_client.sock, "b-to-0001", "pi")
-    message = json.loads(client.frame("b", 1, "text")[4:])["message"]
-    assert client.replies(packed({"type": "message", "from": {}, "message": message})) == b""
-
-
-@pytest.mark.parametrize("kind", ["delivery_failed", "error"])
-def test_a_pi_client_that_is_refused_ends_the_run(pi_client: Pi, kind: str) -> None:
-    """Whatever the hub refuses, to a sender and to a receiver."""
-    for hear in (pi_client.confirmed, pi_client.replies):
-        with pytest.raises(Broken, match=f"the hub told b-to-0000: .*{kind}.*no"):
-            hear(packed({"type": kind, "reason": "no"}))
-
-
 # -- a server that fails a message ------------------------------------------------------------
-
-
-class Crooked(Target):
-    """A relay that does one thing wrong with its tenth message."""
-
-    dialect = "Ndjson"
-    _program = """
-import sys
-from gauge.relay import Relay
-
-FAULTS = {
-    "lose": lambda line: [],
-    "repeat": lambda line: [line, line],
-    "damage": lambda line: [line.replace(b"dozen", b"dizen")],
-    "swap ends": lambda line: [line.replace(b":000000009]", b":000000008]")],
-    "cut": lambda line: [line[:120]],
-    "refuse": lambda line: [b'{"type":"error","to_session":"b-from-0000","payload":"no"}'],
-}
-fault = FAULTS.get(sys.argv[1])
-
-class Crooked(Relay):
-    seen = 0
-
-    def heard(self, peer, data):
-        if peer.name:
-            lines = data.splitlines()
-            if sys.argv[1] == "reverse":
-                lines.reverse()
-            elif sys.argv[1] != "nothing":
-                at = 9 - self.seen
-                if 0 <= at < len(lines):
-                    lines[at : at + 1] = fault(lines[at])
-                    if sys.argv[1] == "refuse":
-                        del lines[at + 1 :]
-            self.seen += data.count(b"\\n")
-            data = b"".join(line + b"\\n" for line in lines)
-        super().heard(peer, data)
-
-Crooked(sys.argv[2]).serve()
-"""
-
-    def __init__(self, fault: str) -> None:
-        self.name = self.fault = fault
-
-    def command(self, place: Path) -> list[str]:
-        """See :meth:`Target.command`."""
-        return [sys.executable, "-c", self._program, self.fault, self.address(place)]
-
 
 SHORT = Workload("short", "messages_per_s", 20, window=4)
 
@@ -379,34 +163,6 @@ def test_a_message_that_is_not_in_the_inbox_was_not_stored() -> None:
         inbox.write_bytes(inbox.read_bytes().replace(b"pack", b"lack"))
         with pytest.raises(Broken, match="1 messages were sent, and 0 are in the inbox"):
             mailing.check()
-
-
-# -- texts ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [SHORTEST, 200])
-def test_texts_are_found_however_their_bytes_are_cut(size: int) -> None:
-    """In any framing: what stands between two texts does not matter."""
-    texts = Texts(size)
-    wanted = [(sender, sequence) for sequence in range(3) for sender in (7, 12345)]
-    written = [texts.write(*one).encode() for one in wanted]
-    assert {len(text) for text in written} == {size}
-    stream = b'{"text":"' + b'"}\n{"type":"cursor"}\n{"text":"'.join(written) + b'"}\n'
-    for step in range(1, 2 * size, 7):
-        arrivals = Arrivals(size)
-        pieces = [stream[at : at + step] for at in range(0, len(stream), step)]
-        assert [one for piece in pieces for one in arrivals.feed(piece)] == wanted
-
-
-def test_a_ledger_knows_what_each_receiver_is_due() -> None:
-    """A sender that serves three receivers in turn counts on through all of them."""
-    ledger = Ledger({0: 1, 1: 0}, 3)
-    for sender, sequence in ((0, 1), (1, 0), (0, 4), (1, 3)):
-        ledger.enter(sender, sequence)
-    with pytest.raises(Broken, match="text 7 was due, and 5"):
-        ledger.enter(0, 5)
-    with pytest.raises(Broken, match="stranger"):
-        ledger.enter(2, 0)
 
 
 # -- figures ----------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from gauge.workloads import GROUPS, LOADS, PROCESSES, Workload
 #: For each workload of processes: its round, what it is called, what it is compared with.
 _ROUNDS = {
     "send": (processes.send, "intercom send, spawn to exit", processes.PLAIN),
+    "poll": (processes.poll, "intercom poll of one message, spawn to exit", processes.PLAIN),
     "cold-start": (processes.cold_start, "spawn to first connection", processes.REACTOR),
 }
 assert tuple(_ROUNDS) == PROCESSES
@@ -57,6 +58,13 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     add("--size", type=int, metavar="BYTES", help="of a text, instead of each workload's own")
     add("--seconds", type=float, default=15.0, help="most that one load may send")
     add("--runs", type=int, default=20, metavar="N", help="of each command in a round")
+    add(
+        "--original",
+        default=ROOT / "tests" / "seed" / "original_client.py",
+        type=Path,
+        metavar="FILE",
+        help="a client of the original mesh, for send and poll; by default our stand-in for it",
+    )
     add("--dir", default="/var/tmp", help="where hubs keep their files: a disk, not memory")
     add("--pin", action="store_true", help="server and load on a processor of their own")
     add("--profile", type=Path, metavar="DIR", help="cProfile's figures of our hub")
@@ -79,6 +87,13 @@ def chosen_workloads(options: argparse.Namespace) -> list[str]:
     """Their names, groups resolved, each once."""
     names = [name for word in options.workloads for name in GROUPS.get(word, (word,))]
     return list(dict.fromkeys(names))
+
+
+def fits(load: Workload, target: Target) -> bool:
+    """Whether a server has what a load wants of it: recipients, or room for a crowd."""
+    if (load.fan_out or load.stalls) and DIALECTS[target.dialect].returns:
+        return False
+    return load.idle <= target.crowd
 
 
 class Bench:
@@ -117,13 +132,10 @@ class Bench:
         return {"machine": report.machine(), "options": words, "workloads": done}
 
     def _load(self, load: Workload) -> dict[str, Any]:
-        changes = {"messages": self._options.messages, "size": self._options.size}
-        load = dataclasses.replace(load, **{k: v for k, v in changes.items() if v is not None})
-        targets = [
-            target
-            for target in self._targets
-            if not load.fan_out or not DIALECTS[target.dialect].returns
-        ]
+        load = load.changed(messages=self._options.messages, size=self._options.size)
+        targets = [target for target in self._targets if fits(load, target)]
+        if not targets:
+            raise ValueError(f"{load.name} fits none of these targets")
         rounds: report.Rounds = {target.name: [] for target in targets}
         for number in range(self._options.rounds):
             # Nobody is always first, or always behind the same other.
@@ -175,10 +187,12 @@ class Bench:
         options = self._options
         # Clients play no part in these: a hub whose clients are different is no other.
         targets = [target for target in self._targets if not target.twin]
+        original = options.original if options.original.is_file() else None
         rounds: report.Rounds = {}
         for number in range(options.rounds):
             self._say(f"{name}, round {number + 1}")
-            for command, result in measure(targets, options.dir, options.runs).items():
+            found = measure(targets, options.dir, options.runs, original)
+            for command, result in found.items():
                 rounds.setdefault(command, []).append(result)
         rows = report.summary(rounds, "p50_ms", base)
         title += f", {options.runs} runs a round"
@@ -195,7 +209,7 @@ def generate(job: Job, core: int | None) -> dict[str, Any]:
     :raise Broken: what it found wrong with the server.
     """
     environment = os.environ | {"PYTHONPATH": str(BENCH) + os.pathsep + str(ROOT)}
-    words = [sys.executable, "-m", "gauge.load"]
+    words = [sys.executable, "-m", "gauge.measure"]
     if core is not None:
         words = ["taskset", "--cpu-list", str(core), *words]
     done = subprocess.run(
@@ -219,6 +233,8 @@ def main(words: Sequence[str]) -> int:
     no figures then.
     """
     options = arguments(words)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # load and servers have it from us
     try:
         bench = Bench(options, sys.stderr if options.json == "-" else sys.stdout)
         results = bench.run()

@@ -59,6 +59,8 @@ class Nats(Target):
         self.dialect = dialect
         self.twin = dialect == "JetStreamAcks"
         self.promise = "nothing kept" if dialect == "Nats" else "file, sync each 2 min"
+        if dialect != "Nats":
+            self.crowd = 1000  # two consumers each: to make 10,000 takes minutes
         self._port = 0
 
     def command(self, place: Path) -> list[str]:

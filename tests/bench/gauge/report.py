@@ -18,6 +18,7 @@ TITLES = {
     "messages_per_s": "messages/s",
     "arrival_p50_us": "us to the recipient",
     "p50_ms": "ms",
+    "kept": "last part / first",
 }
 _DELAYS = ("p50", "p95", "p99")
 
@@ -95,7 +96,8 @@ def _delays(name: str) -> Callable[[dict[str, Any]], str]:
 
 
 def _notes(row: dict[str, Any]) -> str:
-    said = (key if value is True else value for key, value in sorted(row["notes"].items()))
+    notes = {**row["notes"], "fate": row["runs"][-1].get("fate", "")}
+    said = (key if value is True else value for key, value in sorted(notes.items()))
     return ", ".join(text for text in said if text)
 
 
@@ -103,12 +105,20 @@ def _notes(row: dict[str, Any]) -> str:
 COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
     "CPU s / 100,000": _several(CPU),
     "CPU, times": _several("cpu_ratio"),
+    "CPU, last / first": _several("cpu_grown"),
     "us to recipient p50/p95/p99": _delays("arrival"),
     "us to receipt": _delays("receipt"),
     "us behind schedule": _delays("late"),
     "ms p50/p95": _several("p50_ms", "p95_ms"),
+    "by itself p50": _several("calm_us"),
+    "times that": _several("times_calm"),
+    "beside it, a second": _several("flood_per_s"),
+    "KiB an idle one": _several("kib_each"),
+    "connects/s": _several("connects_per_s"),
+    "MiB while stalled": _several("stalled_mib"),
+    "MiB grown": _several("grown_mib"),
     "busy: server/load/others": _several("server_busy", "load_busy", "others_busy"),
-    "MiB": _several("memory_mib"),
+    "MiB: rest/end/peak": _several("rest_mib", "memory_mib", "peak_mib"),
     "said": _notes,
 }
 

@@ -36,6 +36,7 @@ class Target:
     :ivar twin: the server is that of another target, and only its clients are different.
     :ivar given: it runs already, and its name is its address.
     :ivar profiled: ``cProfile`` can run it.
+    :ivar crowd: idle connections that it is asked to have at most.
     :ivar promise: how safely it keeps a message, where it does not say so itself.
     """
 
@@ -45,6 +46,7 @@ class Target:
     twin = False
     given = False
     profiled = False
+    crowd = 1 << 16
     promise = ""
 
     def command(self, place: Path) -> list[str]:

@@ -70,7 +70,12 @@ class Ours(Target):
     def environment(self, place: Path) -> dict[str, str]:
         """See :meth:`Target.environment`."""
         # No settings of whoever measures: a path where there are none.
-        return {"PYTHONPATH": str(self.root), "XDG_CONFIG_HOME": "/nonexistent"}
+        # Otherwise nothing is set but room for as many connections as the loads make.
+        return {
+            "PYTHONPATH": str(self.root),
+            "XDG_CONFIG_HOME": "/nonexistent",
+            "INTERCOM_CONNECTIONS": "8192",
+        }
 
 
 class OursForPi(Ours):
@@ -80,6 +85,7 @@ class OursForPi(Ours):
     """
 
     channel = "pi"
+    crowd = 100  # 128 sessions, as we ship it
 
     def __init__(self, kind: str, level: str, checkout: Path | None = None) -> None:
         super().__init__(level, checkout=checkout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -22,6 +23,20 @@ def memory_mib(pid: int) -> float:
     """Resident memory."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def peak_mib(pid: int) -> float:
+    """The most resident memory since :func:`reset_peak`, or since the process began."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return memory_mib(pid)
+
+
+def reset_peak(pid: int) -> None:
+    """Have the peak counted from now on, where we may: another user's process stays as it is."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def _machine() -> float:

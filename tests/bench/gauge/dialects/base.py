@@ -26,6 +26,7 @@ class Dialect:
     :param channel: where the server has several.
     :ivar confirms: the server tells a sender that it has taken a message.
     :ivar returns: what a connection sends comes back to itself, and goes nowhere else.
+    :ivar keeps: what a receiver has not read yet is brought to it whenever it reads on.
     :ivar everyone: an address that reaches all receivers at once; None where each needs
         a message of its own.
     :ivar notes: what the server said about itself, for the report.
@@ -33,6 +34,7 @@ class Dialect:
 
     confirms = False
     returns = False
+    keeps = False
     everyone: str | None = None
 
     def __init__(self, sock: socket, name: str, channel: str) -> None:

@@ -19,6 +19,7 @@ class Mqtt(Dialect):
     """The broker confirms each message; a receiver confirms each, as the protocol wants it."""
 
     confirms = True
+    keeps = True
     everyone = "all"
 
     def __init__(self, sock: socket, name: str, channel: str) -> None:

@@ -84,6 +84,7 @@ class JetStream(Nats):
     """
 
     confirms = True
+    keeps = True
     policy = "none"
 
     def subscribe(self, receives: bool) -> None:

@@ -45,6 +45,7 @@ class Ndjson(Dialect):
         granted = welcome.get("payload", {}).get("features", [])
         self.confirms = "receipts" in granted
         self._answering = receives and "cursor" in granted
+        self.keeps = self._answering
         if self._answering:
             self.notes["acks"] = True
 

@@ -25,6 +25,7 @@ class RedisStreams(Dialect):
     """
 
     confirms = True
+    keeps = True
     shared: tuple[str, ...] = ()
 
     def __init__(self, sock: socket, name: str, channel: str) -> None:
