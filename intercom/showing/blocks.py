@@ -47,6 +47,8 @@ TRUST = (
 )
 _TAB = 4
 _NARROWEST = 16
+#: Text that is made safe has at least the so-manieth part of its characters left, in bytes.
+_SHRINKS = 3
 #: About what a frame takes beside what it is filled with.
 _FRAME_BYTES = 48
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
@@ -195,7 +197,7 @@ def render(
 
 def is_whole(message: Mapping[str, Any], page: Page) -> bool:
     """Whether a message is shown whole on a page."""
-    return page.limit is None or _size(_text(message, page)) <= page.limit
+    return page.limit is None or _text(message, page)[1] <= page.limit
 
 
 def _mark(shown: Iterable[str], draw: Draw) -> str:
@@ -221,8 +223,7 @@ def _part(
     message: Mapping[str, Any], known: Known, now: float, page: Page, ways: Ways | None
 ) -> _Part:
     """Lay out one message."""
-    text = _text(message, page)
-    size = _size(text)
+    text, size = _text(message, page)
     is_cut = page.limit is not None and size > page.limit
     said = []
     if is_cut:
@@ -284,12 +285,15 @@ def _about(message: Mapping[str, Any], known: Known, now: float) -> list[str]:
 
 
 def _size(text: str) -> int:
-    """The bytes of a body that is shown whole."""
-    return len(text) if text.isascii() else len(text.encode())
+    """The bytes of a text."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _text(message: Mapping[str, Any], page: Page) -> str:
-    """What a message says, safe to show; its own line feeds are the only ones."""
+def _text(message: Mapping[str, Any], page: Page) -> tuple[str, int]:
+    """What a message says, safe to show, and its bytes; its own line feeds are the only ones.
+
+    Of one that is sure to be cut only the beginning, and its bytes as they were sent.
+    """
     payload = dict(message.get("payload") or {})
     text = payload.pop("text", "")
     _drop_told(payload)
@@ -299,7 +303,11 @@ def _text(message: Mapping[str, Any], page: Page) -> str:
     if payload:
         rest = "+ " + json.dumps(payload, ensure_ascii=False)
         text = f"{text}\n{rest}" if text else rest
-    return neutral(text, None if page.width is None else _TAB)
+    size = None
+    if page.limit is not None and len(text) > _SHRINKS * (page.limit + 1):
+        size, text = _size(text), text[: _SHRINKS * (page.limit + 1)]
+    text = neutral(text, None if page.width is None else _TAB)
+    return text, _size(text) if size is None else size
 
 
 def _drop_told(payload: dict[str, Any]) -> None:

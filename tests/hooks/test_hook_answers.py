@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from intercom.client.erasing import Traces
 from intercom.errors import IntercomError
 from intercom.hooks import bell
 from intercom.hooks.calls import Surroundings, answer, read_input
@@ -336,3 +337,12 @@ def fake_select(waited: list[float]) -> Callable[..., tuple[list[int], list[int]
         return [], [], []
 
     return wait
+
+
+def test_what_was_told_is_forgotten_with_the_session(bob: Bob) -> None:
+    """Nothing of it stays."""
+    put(bob.paths, "ann")
+    bob.stop()
+    assert os.path.exists(bob.paths.bell("bob"))
+    Traces(bob.paths, "bob").put_aside()
+    assert not os.path.exists(bob.paths.bell("bob"))

@@ -207,7 +207,7 @@ OURS = re.compile(rf"\[{_LOOSE}/?{_LOOSE}" + _LOOSE.join("intercom"), re.IGNOREC
 THEIRS = re.compile(rf"<{_LOOSE}/?{_LOOSE}(system[-_]reminder|hook[-_]prompt|\|im_start\|>)")
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(ENVELOPES, KNOWN), min_size=1, max_size=3), PAGES)
 def test_nothing_that_a_sender_writes_makes_a_head_or_a_foot(
     many: list[tuple[dict[str, Any], Known]], page: Page
@@ -262,3 +262,21 @@ def test_what_is_shown_of_a_body_is_bounded(one: dict[str, Any], limit: int) -> 
     assert len(body.encode()) <= limit
     assert ("] cut: " in block.text) == bool(block.cut)
     assert bool(block.cut) != is_whole(one, page)
+
+
+def test_of_a_large_message_only_what_is_shown_is_looked_at(monkeypatch: Any) -> None:
+    """Fifty of a mebibyte each would keep a reader waiting for minutes; nothing is cut for it."""
+    looked: list[int] = []
+
+    def neutral(text: str, tab: int | None = None) -> str:
+        looked.append(len(text))
+        return blocks_neutral(text, tab)
+
+    blocks_neutral = blocks.neutral
+    monkeypatch.setattr(blocks, "neutral", neutral)
+    for text in ("é\u0301" * 300_000, "\r\n" * 500_000, "x" * 1_000_000):
+        block = render([envelope(text)], NOW, drawing("7f3a"))
+        body = block.text.split("]\n", 1)[1].rsplit("\n[/intercom 7f3a]", 1)[0]
+        assert blocks.MODEL_LIMIT - 1 <= len(body.encode()) <= blocks.MODEL_LIMIT
+        assert f" cut: 2048 of {len(text.removesuffix(chr(10)).encode())} bytes" in block.text
+    assert max(looked) < 10_000
