@@ -71,13 +71,17 @@ class Bridge:
 
     async def call(self, name: str, call: Call) -> Said:
         """Carry out a call; what goes wrong is said in words, with what helps."""
+        session = None
         try:
             caller = "" if self._place.is_named else caller_of(call.meta)
-            return await _TOOLS[name](await self._session(caller), call)
+            session = await self._session(caller)
+            return await _TOOLS[name](session, call)
         except IntercomError as error:
-            return Said(words.failure(error), failed=True)
+            text = words.failure(error)
         except OSError as error:
-            return Said(words.of_system(error), failed=True)
+            text = words.of_system(error)
+        count = await session.unread() if session is not None else None
+        return Said(words.with_unread(text, count), failed=True)
 
     def close(self) -> None:
         """Leave the channel. Idempotent."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from typing import Any
 
 import click
 
-from intercom.cli import options, output
-from intercom.paths import ChannelPaths
+from intercom.cli import bridging, options, table
 
 
 @click.command
-@options.session_option
+@options.takes(*table.MCP)
 @click.pass_context
-def mcp(ctx: click.Context, session: str | None) -> int:
+def mcp(ctx: click.Context, /, **given: Any) -> int:
     """Serve an agent's host over standard input and output, until it leaves.
 
     \b
@@ -25,13 +23,4 @@ def mcp(ctx: click.Context, session: str | None) -> int:
     Its tools are send, inbox, ask and peers. The session is the host's own
     (see intercom name), unless --session or INTERCOM_SESSION says another.
     """  # noqa: D301  the backspace tells click to keep the lines
-    from intercom.bridge.main import run
-    from intercom.bridge.place import Place
-
-    def find() -> tuple[ChannelPaths, str]:
-        found = options.look(ctx)
-        return found.paths, found.project
-
-    if os.isatty(output.STDIN):
-        output.note("this waits for an agent's host to speak; see: intercom mcp --help")
-    return run(Place(find, session, dict(os.environ), output.note), sys.stderr)
+    return bridging.work(options.given(ctx), **given)

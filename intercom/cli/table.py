@@ -1,4 +1,4 @@
-"""The options of ``send`` and ``poll``, and those that every verb takes: a row each.
+"""The options of ``send``, ``poll`` and ``mcp``, and those that every verb takes: a row each.
 
 Both readers of command lines are made of these rows: click's commands
 (:mod:`intercom.cli.options`), and the quick one for plain lines (:mod:`intercom.cli.quick`).
@@ -200,8 +200,12 @@ POLL = (
     FROM,
 )
 
+#: The options of ``mcp``.
+MCP = (SESSION,)
+
 #: What can be read quickly.
 QUICK = {
     "send": Verb(SEND, Argument("dash", "[-]", ("-",)), "intercom.cli.sending"),
     "poll": Verb(POLL, None, "intercom.cli.polling"),
+    "mcp": Verb(MCP, None, "intercom.cli.bridging"),
 }
