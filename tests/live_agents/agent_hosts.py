@@ -64,9 +64,11 @@ class Host:
         place = f"~/{self.skills}/intercom"
         return (f"mkdir -p {place} && intercom skill > {place}/SKILL.md",)
 
-    def begin(self, home: AgentHome, url: str, project: Path, task: str) -> Deferred[Finished]:
-        """Give it a task; it ends by itself."""
-        words = (self.program.command, *self.words(task), *self.allowing)
+    def begin(
+        self, home: AgentHome, url: str, project: Path, task: str, *more: str
+    ) -> Deferred[Finished]:
+        """Give it a task, with more words behind the command if need be; it ends by itself."""
+        words = (self.program.command, *self.words(task), *self.allowing, *more)
         return home.begin(project, *words, **self.environ(url))
 
 

@@ -22,6 +22,7 @@ if str(HERE) not in sys.path:
 
 from agent_home import AgentHome  # noqa: E402  the path comes first
 from agent_programs import Program, missing  # noqa: E402
+from agent_scene import Shell  # noqa: E402
 from fake_model import FakeModel  # noqa: E402
 from model_script import Script, Turn  # noqa: E402
 from transcript import Transcript  # noqa: E402
@@ -77,3 +78,9 @@ async def model(transcript: Transcript) -> AsyncIterator[Callable[..., FakeModel
     yield make
     for one in made:
         await one.close()
+
+
+@pytest.fixture
+def shell(home: AgentHome, transcript: Transcript) -> Shell:
+    """A person at a shell."""
+    return Shell(home, transcript)

@@ -17,13 +17,15 @@ def understand(body: dict[str, Any], model: str) -> Asked:
     """Read a request."""
     told = [("system", text) for text in _texts(body.get("systemInstruction") or {"parts": []})]
     results: list[Result] = []
+    turns = 0
     for content in body["contents"]:
+        turns += content["role"] == "model"
         told += [(content["role"], text) for text in _texts(content)]
         answers = [part["functionResponse"] for part in content["parts"] if _answers(part)]
         results += [_result(answer["response"]) for answer in answers]
     declared = [one for tool in body.get("tools") or () for one in tool["functionDeclarations"]]
     tools = toolbox(Tool(one["name"], one.get("description", "")) for one in declared)
-    return Asked("gemini", model, tools, tuple(told), tuple(results))
+    return Asked("gemini", model, tools, tuple(told), tuple(results), turns)
 
 
 def stream(turn: Turn, asked: Asked, number: int) -> Iterator[bytes]:

@@ -16,11 +16,13 @@ def understand(body: dict[str, Any]) -> Asked:
     """Read a request."""
     told = [("system", text) for text in _texts(body.get("system"))]
     results: list[Result] = []
+    turns = 0
     for message in body["messages"]:
+        turns += len(message["content"]) if message["role"] == "assistant" else 0
         told += [(message["role"], text) for text in _texts(message["content"])]
         results += _results(message["content"])
     tools = [Tool(one["name"], one.get("description", "")) for one in body.get("tools") or ()]
-    return Asked("messages", body["model"], toolbox(tools), tuple(told), tuple(results))
+    return Asked("messages", body["model"], toolbox(tools), tuple(told), tuple(results), turns)
 
 
 def stream(turn: Turn, asked: Asked, number: int) -> Iterator[bytes]:

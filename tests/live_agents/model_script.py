@@ -1,8 +1,8 @@
 """What a fake model is to do, and what it was asked, in words of no vendor.
 
 A program of agents sends its whole conversation with every request. So the model needs no
-memory: as many results of tools as a request carries, that many turns were played, and a
-request that is repeated gets the same turn again.
+memory: a request tells how many turns were played, and one that is repeated gets the same turn
+again.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Asked:
     :ivar told: everything that it was told in this conversation, with the role: instructions,
         prompts, what the host puts between them.
     :ivar results: what its calls gave back, the oldest first.
+    :ivar turns: how often it has said or called something.
     """
 
     dialect: str
@@ -70,6 +71,7 @@ class Asked:
     tools: dict[str, Tool]
     told: tuple[tuple[str, str], ...]
     results: tuple[Result, ...]
+    turns: int
 
     def told_as(self, role: str) -> str:
         """All that came under one role."""
@@ -116,7 +118,7 @@ class Script:
 
     def answer(self, asked: Asked) -> Turn:
         """The turn for a request; where there is none, words that say why."""
-        at = len(asked.results)
+        at = asked.turns
         try:
             turn = self._turn(at, asked)
         except Exception as error:

@@ -20,13 +20,15 @@ def understand(body: dict[str, Any]) -> Asked:
     spaces = [tool for tool in body.get("tools") or () if tool["type"] == "namespace"]
     told += [("tools", space["description"]) for space in spaces]  # a server's instructions, too
     results = []
+    turns = 0
     for item in body["input"]:
+        turns += item["type"] == "function_call" or item.get("role") == "assistant"
         if item["type"] == "message":
             told += [(item["role"], part["text"]) for part in item["content"] if "text" in part]
         elif item["type"] == "function_call_output":
             results.append(Result(_text(item["output"])))
     tools = toolbox(_tools(body))
-    return Asked("responses", body["model"], tools, tuple(told), tuple(results))
+    return Asked("responses", body["model"], tools, tuple(told), tuple(results), turns)
 
 
 def stream(turn: Turn, asked: Asked, number: int) -> Iterator[bytes]:

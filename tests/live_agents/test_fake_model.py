@@ -78,10 +78,11 @@ def messages(*more: dict[str, Any], **members: Any) -> dict[str, Any]:
     } | members
 
 
-def tool_result(content: Any, **members: Any) -> dict[str, Any]:
-    """What follows a call."""
+def tool_result(content: Any, **members: Any) -> list[dict[str, Any]]:
+    """A call, and what follows it."""
+    call = {"type": "tool_use", "id": "t", "name": "x", "input": {}}
     block = {"type": "tool_result", "tool_use_id": "t", "content": content, **members}
-    return {"role": "user", "content": [block]}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [block]}]
 
 
 @pytest_twisted.ensureDeferred
@@ -112,13 +113,13 @@ async def test_what_messages_ask_is_kept_and_moves_the_script(model: Make) -> No
 
     one = model(SEND, Call(SHELL, next_command), Say("Done."))
     await events(one, messages_api.PATH, messages())
-    after = [tool_result([{"type": "text", "text": "msg_1"}])]
+    after = tool_result([{"type": "text", "text": "msg_1"}])
     for _ in range(2):  # a request that is repeated gets the same turn
         talk = await events(one, messages_api.PATH, messages(*after))
         assert talk[1]["content_block"]["name"] == "Bash"
     assert one.script.played[1] == Call(SHELL, {"command": "echo msg_1"})
     assert not one.script.over()
-    after.append(tool_result("no such file", is_error=True))
+    after += tool_result("no such file", is_error=True)
     await events(one, messages_api.PATH, messages(*after))
     assert one.script.over()
     assert one.asked[-1].results == (Result("msg_1", False), Result("no such file", True))
@@ -129,6 +130,16 @@ async def test_what_messages_ask_is_kept_and_moves_the_script(model: Make) -> No
     assert one.asked[-1].told_as("system") == "You are an agent."
     assert one.asked[-1].told_as("user") == "Begin."
     assert not one.script.mishaps
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_was_said_moves_the_script_too(model: Make) -> None:
+    """A conversation goes on after the model's last word, if its user or a hook has more."""
+    one = model(Say("First."), Say("Second."))
+    await events(one, messages_api.PATH, messages())
+    said = {"role": "assistant", "content": [{"type": "text", "text": "First."}]}
+    talk = await events(one, messages_api.PATH, messages(said, {"role": "user", "content": "?"}))
+    assert talk[2]["delta"]["text"] == "Second."
 
 
 @pytest_twisted.ensureDeferred
@@ -167,9 +178,10 @@ def responses(*more: dict[str, Any]) -> dict[str, Any]:
     return {"model": "m", "stream": True, "tools": tools, "input": [first, *more]}
 
 
-def function_output(output: Any) -> dict[str, Any]:
-    """What follows a call."""
-    return {"type": "function_call_output", "call_id": "c", "output": output}
+def function_output(output: Any) -> list[dict[str, Any]]:
+    """A call, and what follows it."""
+    call = {"type": "function_call", "call_id": "c", "name": "x", "arguments": "{}"}
+    return [call, {"type": "function_call_output", "call_id": "c", "output": output}]
 
 
 @pytest_twisted.ensureDeferred
@@ -188,11 +200,11 @@ async def test_calls_stream_as_responses_and_move_the_script(model: Make) -> Non
     item = (await events(one, responses_api.PATH, responses()))[-2]["item"]
     assert (item["namespace"], item["name"]) == ("mcp__intercom", "send")
     assert json.loads(item["arguments"]) == SEND.arguments
-    after = [function_output([{"type": "input_text", "text": "msg_1"}])]
+    after = function_output([{"type": "input_text", "text": "msg_1"}])
     item = (await events(one, responses_api.PATH, responses(*after)))[-2]["item"]
     assert item["name"] == "exec_command"
     assert json.loads(item["arguments"])["cmd"] == "true"
-    after.append(function_output("exit 0"))
+    after += function_output("exit 0")
     await events(one, responses_api.PATH, responses(*after))
     assert one.script.over()
     assert one.asked[-1].results == (Result("msg_1"), Result("exit 0"))
@@ -235,12 +247,13 @@ async def test_turns_stream_for_gemini_and_move_the_script(model: Make) -> None:
     one = model(SEND, Call(SHELL, {"command": "true"}), Say(TEXT))
     (part,) = await parts(one, contents())
     assert part == {"functionCall": {"name": "mcp_intercom_send", "args": SEND.arguments}}
+    called = {"role": "model", "parts": [{"functionCall": {"name": "x", "args": {}}}]}
     sent = {"functionResponse": {"name": "x", "response": {"output": "msg_1"}}}
-    after = [{"role": "user", "parts": [sent]}]
+    after = [called, {"role": "user", "parts": [sent]}]
     (part,) = await parts(one, contents(*after))
     assert part == {"functionCall": {"name": "run_shell_command", "args": {"command": "true"}}}
     broken = {"functionResponse": {"name": "x", "response": {"error": "no such file"}}}
-    after.append({"role": "user", "parts": [broken]})
+    after += [called, {"role": "user", "parts": [broken]}]
     said = await parts(one, contents(*after))
     assert len(said) > 2
     assert "".join(part["text"] for part in said) == TEXT

@@ -5,111 +5,39 @@ Off by default: ``pytest -m live_agents tests/live_agents`` runs them.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_twisted
-from agent_home import AgentHome, Finished
+from agent_home import AgentHome
 from agent_hosts import CLAUDE_CODE, CODEX_CLI, HOSTS, Host
-from agent_programs import CODEX, Program
-from fake_model import FakeModel
+from agent_programs import CODEX
+from agent_scene import (
+    ANSWER,
+    QUESTION,
+    TASK,
+    Installed,
+    Make,
+    Shell,
+    answered,
+    head,
+    heard_the_answer,
+    to_the_end,
+)
 from model_script import SHELL, Call, Result, Say, Turn
-from transcript import Transcript
-from twisted.internet import reactor
-from twisted.internet.task import deferLater
-from twisted.internet.threads import deferToThread
 
 pytestmark = pytest.mark.live_agents
-
-Installed = Callable[[Program], Path]
-Make = Callable[..., FakeModel]
-QUESTION = "May I change the schema of /orders?"
-LOOKS = 200
-ANSWER = "Yes, but keep `total`; the tests read it."
-
-
-class Shell:
-    """A person at a shell, in a project of the same home."""
-
-    def __init__(self, home: AgentHome, transcript: Transcript) -> None:
-        self.home = home
-        self.transcript = transcript
-        self.project = home.project("shell")
-
-    async def types(self, *words: str, stdin: str = "") -> str:
-        """Run a command, and return what it prints as text."""
-        done: Finished = await deferToThread(
-            self.home.run,
-            self.project,
-            "intercom",
-            *words,
-            stdin=stdin,
-            INTERCOM_SESSION="shell",
-            INTERCOM_FORMAT="text",
-        )
-        printed = done.ok() + done.err
-        shown = " ".join(("intercom", *words))
-        self.transcript.hear("shell", f"echo '{stdin}' | {shown}" if stdin else shown, printed)
-        return printed
-
-    async def until_somebody_is_here(self) -> None:
-        """Look until a session is connected."""
-        for _ in range(LOOKS):
-            done = await deferToThread(self.home.run, self.project, "intercom", "--json", "peers")
-            if json.loads(done.ok())["sessions"]:
-                return
-            await deferLater(reactor, 0.2)
-        pytest.fail("nobody came")
-
-
-@pytest.fixture
-def shell(home: AgentHome, transcript: Transcript) -> Shell:
-    return Shell(home, transcript)
-
-
-def to_the_end(*models: FakeModel) -> None:
-    """Every script came to its end, and nothing else was asked for."""
-    for one in models:
-        assert not one.script.mishaps
-        assert one.script.over()
-
 
 # -- by the shell -----------------------------------------------------------------------------
 
 #: What the models are told to do with the person at the shell.
 ASKS = f"intercom send --format text --to shell --strict <<'END'\n{QUESTION}\nEND"
 WAITS = "intercom poll --format text --wait 20"
-TASK = "Ask the person at the shell whether you may change the schema."
 #: A connection to any socket of this machine, and what comes of it.
 PROBE = (
     """python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect("/x")' 2>&1 | tail -n 1"""
 )
-
-
-async def answered(shell: Shell) -> str:
-    """The person hears the question and answers it; return which message it was."""
-    heard = await shell.types("poll", "--wait", "60")
-    message, sender = head(heard)
-    assert QUESTION in heard
-    await shell.types("send", "--to", sender, "--reply-to", message, stdin=ANSWER)
-    return message
-
-
-def head(shown: str) -> tuple[str, str]:
-    """The id and the sender of the message that is shown."""
-    found = re.search(r"^\[intercom \w+ (msg_\w+) from ([\w-]+)", shown, re.MULTILINE)
-    assert found, shown
-    return found[1], found[2]
-
-
-def heard_the_answer(message: str, shown: str) -> None:
-    """The answer to this message is among what is shown."""
-    heads = rf"\[intercom \w+ msg_\w+ from shell[^\]]* in reply to {message}[^\]]*\]\n"
-    assert re.search(rf"{heads}(\| )?{re.escape(ANSWER)}\n", shown), shown
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=str)
@@ -242,11 +170,11 @@ async def test_two_agents_exchange_a_question_and_an_answer(
         host.settle(home, played.url, project)
         host.introduce(home, project)
     await shell.types("init", "--name", "shell")
-    answered = answers.begin(home, answering.url, api, "Answer what you are asked.")
+    waiting = answers.begin(home, answering.url, api, "Answer what you are asked.")
     await shell.until_somebody_is_here()
     asked = asks.begin(home, asking.url, web, "Ask the session in api about the schema.")
     (await asked).ok()
-    (await answered).ok()
+    (await waiting).ok()
     to_the_end(asking, answering)
     assert QUESTION in answering.asked[-1].results[1].text
     assert ANSWER in asking.asked[-1].results[2].text

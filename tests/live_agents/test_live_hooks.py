@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import pytest_twisted
 from agent_home import AgentHome
 from agent_hosts import CLAUDE_CODE, CLAUDE_RULES
-from agent_programs import CLAUDE, Program
-from fake_model import FakeModel
+from agent_programs import CLAUDE
+from agent_scene import (
+    ANSWER,
+    QUESTION,
+    TASK,
+    Installed,
+    Make,
+    Shell,
+    head,
+    heard_the_answer,
+    to_the_end,
+)
 from model_script import SHELL, Call, Say
 
 pytestmark = pytest.mark.live_agents
@@ -36,7 +45,7 @@ def settings() -> str:
 
 @pytest_twisted.ensureDeferred
 async def test_claude_is_told_of_mail_at_a_prompt_and_once_at_the_end_of_a_turn(
-    installed: Callable[[Program], Path], home: AgentHome, model: Callable[..., FakeModel]
+    installed: Installed, home: AgentHome, model: Make
 ) -> None:
     """The end of the turn is told of the second message, goes on once, and ends then."""
     home.add(CLAUDE, installed)
@@ -46,7 +55,8 @@ async def test_claude_is_told_of_mail_at_a_prompt_and_once_at_the_end_of_a_turn(
     home.run(project, "intercom", "init", "--name", "api", **own).ok()
     first = ("send", "--session", "ann", "--to", "api", "--text", "The first.")
     home.run(project, "intercom", *first).ok()
-    played = model("api", CLAUDE, Call(SHELL, {"command": WORK}), Say("It is read."))
+    turns = Call(SHELL, {"command": WORK}), Say("It is read."), Say("There is more.")
+    played = model("api", CLAUDE, *turns)
     words = (*CLAUDE_CODE.words("Read your mail."), "--session-id", SESSION)
     environ = CLAUDE_CODE.environ(played.url)
     (await home.begin(project, CLAUDE.command, *words, **environ)).ok()
@@ -55,3 +65,38 @@ async def test_claude_is_told_of_mail_at_a_prompt_and_once_at_the_end_of_a_turn(
     mail = [text.count("1 unread message for api from ann") for text in told if READS in text]
     assert mail == [1, 1, 2]  # at the prompt; with the result; when the turn would have ended
     assert "The first." in played.asked[-1].results[0].text
+
+
+#: As `intercom hook` begins.
+BELL = "intercom: 1 unread message for"
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_bridge_beside_it_keeps_no_hook_silent(
+    installed: Installed, home: AgentHome, model: Make, shell: Shell
+) -> None:
+    """What the bridge was pushed, and nobody asked it for, is told as the turn would end."""
+    home.add(CLAUDE, installed)
+    project = home.project("web")
+    command = {"command": "intercom poll --peek --wait 20 >/dev/null"}
+    played = model(
+        "web",
+        CLAUDE,
+        Call("intercom.send", {"to": "shell", "text": QUESTION}),
+        Call(SHELL, command),  # the answer has come, and it does not look
+        Say("I have asked."),
+        Call("intercom.inbox", {}),
+        Say("I may, but `total` stays."),
+    )
+    CLAUDE_CODE.introduce(home, project)
+    home.write(".claude/settings.json", settings())
+    await shell.types("init", "--name", "shell")
+    ended = CLAUDE_CODE.begin(home, played.url, project, TASK)
+    message, sender = head(await shell.types("poll", "--wait", "60"))
+    await shell.types("send", "--to", sender, "--reply-to", message, stdin=ANSWER)
+    (await ended).ok()
+    belled, heard = played.asked[3], played.asked[4]
+    assert BELL not in played.asked[2].told_as("user")
+    assert BELL in belled.told_as("user")
+    heard_the_answer(message, heard.results[-1].text)
+    to_the_end(played)
