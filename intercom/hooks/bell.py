@@ -7,7 +7,6 @@ From the channel's files alone, without waiting for a lock. What was told is kep
 from __future__ import annotations
 
 import contextlib
-import os
 
 from intercom import plainjson as json
 from intercom.errors import IntercomError
@@ -16,6 +15,7 @@ from intercom.records import Position
 from intercom.showing.text import label
 from intercom.showing.words import ago, counted, moment
 from intercom.spool import turns
+from intercom.spool.calls import FileCalls
 from intercom.spool.inboxfile import Busy, InboxFile, Unsettled
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
@@ -84,7 +84,7 @@ def mail_of(paths: ChannelPaths, session: str) -> Mail | None:
     :raise IntercomError: the channel's place or its files are not ours, or cannot be read.
     :raise OSError: they cannot be read.
     """
-    found = os.stat(paths.inbox(session)) if os.path.lexists(paths.inbox(session)) else None
+    found = FileCalls().stat(paths.inbox(session))
     if found is None or not found.st_size:
         return None
     paths.check()

@@ -7,7 +7,7 @@ Three steps, each on top of the one before:
   marks, piles of marks.
 * :func:`neutral` also writes the bracket of what looks like a frame of ours, or like a tag of
   an agent's host, as ``\x5b`` or ``\x3c``. Full-width and other compatibility forms count as
-  what they look like; letters of other alphabets that look alike do not.
+  what they look like, marks for nothing; letters of other alphabets that look alike do not.
 * :func:`label` makes one word of a name, within a line of ours.
 """
 
@@ -39,8 +39,10 @@ _UNSEEN = frozenset(
     map(chr, (0x34F, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE0E)))
 )
 _OPENING = "[<\uff3b\uff1c"
-_GAP = r"[\s\u200c\u200d]*+"
-_WORD = r"[\w\u200c\u200d\-\u2010-\u2015\u2212\ufe58\ufe63\uff0d]{1,64}+"
+#: What may stand between and on letters without making another word of them: joiners, marks.
+_OVER = r"\u200c\u200d\u0300-\u036f\ufe0e\ufe0f"
+_GAP = rf"[\s{_OVER}]*+"
+_WORD = rf"[\w{_OVER}\-\u2010-\u2015\u2212\ufe58\ufe63\uff0d]{{1,64}}+"
 #: Whatever may turn out to be a frame: a bracket, perhaps a slash, and a word.
 _FRAME = (
     rf"([\[\uff3b<\uff1c])({_GAP}(?:[/\uff0f]{_GAP})?+)({_WORD})"
@@ -136,9 +138,10 @@ def _folded(word: str) -> str:
     """What a word looks like, in lower case."""
     if word.isascii():
         return word.lower()
-    from unicodedata import normalize
+    from unicodedata import category, normalize
 
-    return "".join(c for c in normalize("NFKC", word) if c not in JOINERS).casefold()
+    plain = (c for c in normalize("NFKD", word) if c not in JOINERS and category(c) not in MARKS)
+    return "".join(plain).casefold()
 
 
 def _as_escape(bracket: str) -> str:

@@ -96,12 +96,19 @@ def test_whatever_happens_its_status_is_0(agent: Make) -> None:
 
 
 def test_a_place_of_others_is_told_on_standard_error_only(claude: Agent) -> None:
+    """One that others can write, or own; nothing in it is looked at."""
     claude.run("send", "--session", "ann", "--to", claude.session, "--text", "x").ok()
-    os.chmod(claude.base, 0o777)
-    ended = claude.run("hook", "claude", "stop", stdin=said(claude))
-    os.chmod(claude.base, 0o700)
-    assert (ended.status, ended.out) == (0, b"")
-    assert "others can write" in ended.err
+    base = str(claude.base)
+    spoilt = [(lambda: os.chmod(base, 0o777), "others can write")]
+    if os.geteuid() == 0:
+        spoilt.append((lambda: os.chown(base, 65001, -1), "belongs to uid 65001"))
+    for spoil, word in spoilt:
+        spoil()
+        ended = claude.run("hook", "claude", "stop", stdin=said(claude))
+        os.chmod(base, 0o700)
+        os.chown(base, os.geteuid(), -1)
+        assert (ended.status, ended.out) == (0, b"")
+        assert word in ended.err
 
 
 def test_options_lead_to_another_channel(claude: Agent) -> None:
