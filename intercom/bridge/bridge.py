@@ -10,13 +10,15 @@ from twisted.logger import Logger
 
 from intercom.bridge import listing, reading, sending, words
 from intercom.bridge.bell import Bell, Threads
-from intercom.bridge.place import Place, Taken, caller_of, take_place
+from intercom.bridge.place import Place, Taken, caller_of, name_now, take_place
 from intercom.bridge.server import Call, Host, Said
 from intercom.bridge.session import Session
 from intercom.errors import IntercomError
 
 #: Seconds for which ``initialize`` waits for the session's name.
 NAME_WITHIN = 0.4
+#: Seconds between two looks whether a session is called so still.
+LOOK_EVERY = 1.0
 #: Sessions of one host; one of them is the rule.
 MOST_SESSIONS = 32
 
@@ -95,17 +97,27 @@ class Bridge:
         :raise IntercomError: it cannot be had; the next call tries again.
         """
         session = self._sessions.get(caller)
-        if session is not None:
+        if session is not None and not await self._is_renamed(session, caller):
             return session
         await self._opening.acquire()
         try:
-            session = self._sessions.get(caller)
-            if session is None:
+            if self._sessions.get(caller) is session:
                 taken = await self._threads.call(take_place, self._place, caller)
-                session = self._sessions[caller] = self._begin(taken)
-            return session
+                if session is not None:
+                    Deferred.fromCoroutine(session.retire())
+                self._sessions[caller] = self._begin(taken)
+            return self._sessions[caller]
         finally:
             self._opening.release()
+
+    async def _is_renamed(self, session: Session, caller: str) -> bool:
+        """Whether a caller is called otherwise by now; that is looked at now and then."""
+        now = self._reactor.seconds()
+        if now - session.looked_at < LOOK_EVERY:
+            return False
+        session.looked_at = now
+        name = await self._threads.call(name_now, self._place, caller)
+        return name is not None and name != session.name
 
     def _begin(self, taken: Taken) -> Session:
         """Be that session from now on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from intercom.client.identity import Identity, Names
 from intercom.client.mending import mend
 from intercom.client.readers import Seat
 from intercom.client.tokens import own_token
+from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.settings.files import ChannelFile
 from intercom.spool.files import Inbox
@@ -102,6 +104,24 @@ def caller_of(meta: Mapping[str, Any]) -> str:
     return ""
 
 
+def name_now(place: Place, caller: str) -> str | None:
+    """The name that a caller has by now, which its own commands may have changed. Blocking.
+
+    :return: None if there is nothing to go by.
+    """
+    if place.is_named:
+        return None
+    with contextlib.suppress(IntercomError, OSError):
+        paths, project = place.find()
+        return Names(paths, project, _environ(place, caller)).own()
+    return None
+
+
+def _environ(place: Place, caller: str) -> Mapping[str, str]:
+    """The environment in which a caller's own commands run, as far as it says who that is."""
+    return {**place.environ, _CODEX_VARIABLE: caller} if caller else place.environ
+
+
 def take_place(place: Place, caller: str) -> Taken:
     """Find out who speaks, and be known as one who could show that session's messages.
 
@@ -112,10 +132,7 @@ def take_place(place: Place, caller: str) -> Taken:
     paths.prepare(place.note)
     ChannelFile(paths).check_format()
     mend(paths)
-    environ = dict(place.environ)
-    if caller:
-        environ[_CODEX_VARIABLE] = caller
-    identity = Names(paths, project, environ).speaker(place.option)
+    identity = Names(paths, project, _environ(place, caller)).speaker(place.option)
     try:
         token = own_token(paths, identity.session)
         Inbox(paths, identity.session).enrol()

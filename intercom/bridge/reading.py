@@ -55,7 +55,7 @@ async def inbox(session: Session, call: Call) -> Said:
         return await _one(session, call, call.arguments["id"], call.arguments.get("part", 1))
     limit = call.arguments.get("limit", LIMIT)
     until = session.reactor.seconds() + call.arguments.get("wait_s", 0)
-    while True:
+    while not session.closed:
         await session.reading.acquire()
         try:
             haul = await session.threads.call(_take, session, limit)
@@ -69,6 +69,7 @@ async def inbox(session: Session, call: Call) -> Said:
         if left <= 0 or call.over:
             return Said(_nothing(haul))
         await session.news.wait(min(left, session.look_again()), call.when_over)
+    return Said("you have another name since; call again")
 
 
 def _nothing(haul: _Haul) -> str:

@@ -63,7 +63,7 @@ async def _answer(
         find = mail.answer
         found, here = await session.threads.call(find, session.inbox, here, letter.message_id)
         left = until - session.reactor.seconds()
-        if found is not None or left <= 0 or call.over:
+        if found is not None or left <= 0 or call.over or session.closed:
             return found
         await session.news.wait(min(left, session.look_again()), call.when_over)
 

@@ -29,6 +29,8 @@ class Session:
     :param reactor: times, timers, sockets.
     :param note: told of what deserves attention.
     :ivar news: rung when something may have come.
+    :ivar closed: whether it has left the channel, or is about to.
+    :ivar looked_at: when it was last looked whether it is called so still (the reactor's time).
     :ivar reading: held by the one call that has the session's turn, from reading to committing.
     """
 
@@ -47,13 +49,25 @@ class Session:
         self.inbox = Inbox(taken.paths, taken.name, fence=taken.seat.check)
         self.keeper = Keeper(reactor, threads, taken.paths, taken.name, taken.token, self.news)
         self._taken = taken
+        self.closed = False
+        self.looked_at = reactor.seconds()
         self._told: OrderedDict[mail.Key, None] = OrderedDict()
 
     def close(self) -> None:
         """Leave the channel. Idempotent."""
+        self.closed = True
         self.keeper.close()
         self.news.ring()
         self._taken.close()
+
+    async def retire(self) -> None:
+        """Leave the channel once nothing is being shown any more."""
+        self.closed = True
+        self.keeper.close()
+        self.news.ring()
+        await self.reading.acquire()
+        self._taken.close()
+        self.reading.release()
 
     @property
     def told(self) -> frozenset[mail.Key]:

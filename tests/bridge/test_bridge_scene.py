@@ -164,3 +164,24 @@ def test_codex_says_with_each_call_whose_it_is(start: Start, agent: Callable[[st
     child = {"thread_id": "thread-2", "parent_thread_id": "thread-1", "session_id": "thread-1"}
     again = host.text(host.begin("peers", {"x-codex-turn-metadata": child}))
     assert again.splitlines()[0] == first.splitlines()[0]
+
+
+def test_the_session_is_that_of_the_hosts_commands(
+    start: Start, agent: Callable[[str], Any]
+) -> None:
+    """Claude Code tells those whom it starts its session's id; a name that it takes is followed."""
+    claude = {"INTERCOM_SESSION": "", "CLAUDE_CODE_SESSION_ID": "session-1"}
+    host = start("claude", **claude)
+    mine = agent("claude").run("name", "--id-only", **claude).out.decode().strip().strip('"')
+    assert host.call("peers").startswith(f"you are {mine} on")
+    waiting = host.begin("inbox", wait_s=45)
+    assert agent("claude").run("name", "--claim", "reviewer", **claude).status == 0
+    deadline = time.monotonic() + 20
+    while not host.call("peers").startswith("you are reviewer on"):
+        assert time.monotonic() < deadline
+    assert host.text(waiting) == "you have another name since; call again"
+    ada = start("ada")
+    present(ada)
+    assert re.search(r"^reviewer \(says claude, .*\): connected", ada.call("peers"), re.MULTILINE)
+    assert ada.call("send", to="reviewer", text="hello").endswith(", connected")
+    assert "hello" in host.call("inbox", wait_s=20)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from intercom.client import control
 from intercom.client.claims import is_used
 from intercom.spool.turns import reader_of
 
@@ -235,3 +237,23 @@ def test_a_message_of_any_size(start: Start, size: int) -> None:
         said = ada.call("send", to="ada", text="x" * (1 << 20), failed=True)
         assert said.startswith("LINE_TOO_LONG: ")
         assert "put the text into a file" in said
+
+
+def test_beside_an_original_hub_the_files_are_read(start: Start, agent: Agent) -> None:
+    """It knows no bridges, so they keep no connection; messages go through it all the same."""
+    paths = agent("ada").paths
+    paths.prepare()
+    program = str(Path(__file__).parents[1] / "seed" / "original_hub.py")
+    words = [sys.executable, "-S", program, "--dir", paths.base, "--channel", paths.name]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as hub:
+        try:
+            until(lambda: control.published(paths).get("hub_pid") == hub.pid)
+            ada, bob = start("ada"), start("bob")
+            bob.call("peers")
+            assert re.match(
+                r"sent msg_\w+ to bob: stored", ada.call("send", to="bob", text="hello")
+            )
+            assert texts(bob.call("inbox", wait_s=20)) == ["hello"]
+            assert control.published(paths).get("hub_pid") == hub.pid
+        finally:
+            hub.kill()
