@@ -153,7 +153,7 @@ def channel_dir() -> Iterator[Path]:
             shutil.rmtree(directory)
 
 
-def end_hub(lock: Path, patience: float = 20.0) -> None:
+def end_hub(lock: Path, patience: float = 60.0) -> None:
     """End the hub that holds a channel's lock, and wait until the lock is free."""
     deadline = time.monotonic() + patience
     told: set[int] = set()
@@ -277,7 +277,7 @@ class Agent:
         return int(json.loads(Path(self.paths.lock).read_bytes())["pid"])
 
     @staticmethod
-    def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait for a condition, and fail if it does not come true."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -242,7 +242,7 @@ class LateLocker(FileCalls):
     def lock(self, fd: int, exclusive: bool) -> bool:
         """Lock, but the first time not before its time has come."""
         self.opened.set()
-        assert self.gone.wait(20)
+        assert self.gone.wait(60)
         return super().lock(fd, exclusive)
 
 
@@ -252,7 +252,7 @@ def test_who_is_about_to_append_writes_into_the_next_inbox(paths: ChannelPaths) 
     late = LateLocker()
     appender = threading.Thread(target=leave, args=(paths, "bob", "new"), kwargs={"calls": late})
     appender.start()
-    assert late.opened.wait(20)
+    assert late.opened.wait(60)
     assert cleaning.clear(paths, force=True).unread == 1
     assert not os.path.exists(paths.inbox("bob"))
     late.gone.set()

@@ -93,7 +93,7 @@ def test_each_shell_is_given_a_script_that_it_can_read(ann: Agent, shell: str) -
     assert b"_INTERCOM_COMPLETE" in ended.out
     program = shutil.which(shell)
     if program is not None:
-        subprocess.run([program, "-n", "-c", ended.out.decode()], check=True, timeout=20)
+        subprocess.run([program, "-n", "-c", ended.out.decode()], check=True, timeout=60)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")

@@ -109,7 +109,7 @@ def test_without_a_log_it_is_said_how_to_get_one(paths: ChannelPaths) -> None:
 def next_line(stream: IO[bytes] | None) -> str:
     """The next line of a process, whose pipes are not buffered."""
     assert stream is not None
-    assert select.select((stream,), (), (), 30.0)[0], "the line did not come"
+    assert select.select((stream,), (), (), 60.0)[0], "the line did not come"
     return stream.readline().decode()
 
 
@@ -136,7 +136,7 @@ def test_following_goes_on_through_rotations_and_ends_with_its_reader(
         assert process.stdout
         process.stdout.close()
         process.stdout = None
-        assert process.wait(20) == 1
+        assert process.wait(60) == 1
         assert process.stderr
         assert process.stderr.read() == b""
     finally:

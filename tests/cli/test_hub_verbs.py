@@ -261,7 +261,7 @@ def test_an_original_hub_is_looked_at_and_stopped(
     text = ann.run("hub", "status", "--format", "text").out.decode()
     assert "an original hub runs" in text
     assert ann.run("hub", "stop").ok()["pid"] == processes[0].pid
-    assert processes[0].wait(20) == 0
+    assert processes[0].wait(60) == 0
     assert not is_led(ann.paths)
 
 

@@ -54,7 +54,7 @@ def on_terminal(agent: Agent, *words: str, **environ: str) -> str:
             break
         parts.append(part)
     os.close(ours)
-    done.communicate(timeout=20)
+    done.communicate(timeout=60)
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 
@@ -245,7 +245,7 @@ def test_names_of_strangers_are_quoted_in_every_list(bob: Agent) -> None:
         assert '"a, b (you)\\u202e"' in text
     finally:
         hub.terminate()
-        hub.wait(20)
+        hub.wait(60)
 
 
 def test_a_message_of_several_kinds_is_whole_in_json(bob: Agent) -> None:

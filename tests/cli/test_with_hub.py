@@ -41,7 +41,7 @@ def connected(agent: Agent) -> list[str]:
 def next_line(stream: IO[bytes] | None) -> dict[str, Any]:
     """The next JSON line of a process (whose pipes are not buffered here)."""
     assert stream is not None
-    assert select.select((stream,), (), (), 30.0)[0], "the line did not come"
+    assert select.select((stream,), (), (), 60.0)[0], "the line did not come"
     return dict(json.loads(stream.readline()))
 
 
@@ -199,7 +199,7 @@ def test_a_listener_ends_quietly_when_its_reader_goes(agent: Make) -> None:
     with listening(bob) as ear:
         assert ear.stdout
         ear.stdout.close()
-        assert ear.wait(20) == 0
+        assert ear.wait(60) == 0
         assert ear.stderr
         assert ear.stderr.read() == b""
         ear.stdout = None
@@ -313,7 +313,7 @@ def test_a_hub_started_by_hand_takes_the_options_before_the_verb(agent: Make) ->
             assert ann.run("peers").ok()["hub"]["pid"] == hub.pid
         finally:
             hub.terminate()
-        assert hub.wait(20) == 0
+        assert hub.wait(60) == 0
 
 
 def test_a_hub_that_does_not_answer_is_no_running_hub(

@@ -13,7 +13,7 @@ import pytest
 
 from intercom.paths import ChannelPaths
 
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 
 class Side:

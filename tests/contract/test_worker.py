@@ -106,7 +106,7 @@ class ThreadWorkerTests(WorkerContract, SynchronousTestCase):
         return ThreadWorker(self.reactor, "test-worker")
 
     def drive(self, until: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not until():
             assert time.monotonic() < deadline
             self.reactor.turn()

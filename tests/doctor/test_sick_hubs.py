@@ -158,7 +158,7 @@ def listener(path: str, answer: Callable[[bytes], bytes] | None = None) -> Itera
         finally:
             server.shutdown(socket.SHUT_RDWR)
             for thread in threads:
-                thread.join(20)
+                thread.join(60)
     os.unlink(path)
 
 
@@ -228,7 +228,7 @@ def sleeper(program: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             process.send_signal(signal.SIGCONT)
             process.stdin.close()
-            process.wait(20)
+            process.wait(60)
 
 
 LOCK = """

@@ -45,7 +45,7 @@ def test_of_fifty_who_claim_a_name_at_once_one_has_it(hub: Any) -> None:
 
 def rest_of(raw: Any) -> bytes:
     """What a connection that the hub closes still has to tell."""
-    raw.socket.settimeout(30)
+    raw.socket.settimeout(60)
     said = b""
     try:
         while data := raw.socket.recv(1 << 16):

@@ -267,7 +267,7 @@ def test_peers_that_never_read_cost_bounded_memory_and_nothing_is_missing(
     one = found["hub"]
     began = time.monotonic()
     one.process.terminate()
-    assert one.process.wait(timeout=30) == 0
+    assert one.process.wait(timeout=60) == 0
     took = time.monotonic() - began
     assert took < 10.0, f"it promises two seconds and took {took:.1f}"
 
@@ -291,5 +291,5 @@ def test_half_of_two_hundred_never_read_a_hundred_megabytes(
     assert found["grown"] < 4 * MIB * SLOW
     began = time.monotonic()
     found["hub"].process.terminate()
-    assert found["hub"].process.wait(timeout=30) == 0
+    assert found["hub"].process.wait(timeout=60) == 0
     assert time.monotonic() - began <= 3.0

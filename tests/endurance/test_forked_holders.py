@@ -65,7 +65,7 @@ def orphan(paths: ChannelPaths) -> Iterator[Callable[[str], int]]:
 
 def wait_until_free(paths: ChannelPaths) -> None:
     """The kernel takes a dead process's locks away in its own time."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while is_led(paths):
         assert time.monotonic() < deadline, "somebody keeps the lock"
         time.sleep(0.01)

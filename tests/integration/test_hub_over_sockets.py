@@ -32,7 +32,7 @@ from intercom.wire.ndjson import Decoder, Encoder
 from intercom.wire.notices import NoticeWriter
 
 reactor: Any = _reactor
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Running:

@@ -268,7 +268,7 @@ class Talker:
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(20)
+        self.socket.settimeout(60)
         self.socket.connect(str(path))
         self.file = self.socket.makefile("rb")
 
@@ -335,7 +335,7 @@ def pi_places(channel_dir: Path) -> Iterator[tuple[Path, Path]]:
         yield intercom, temporary / f"pi-intercom-{hashed}" / "broker.sock"
     finally:
         hub.terminate()
-        hub.communicate(timeout=30)
+        hub.communicate(timeout=60)
 
 
 def test_the_conversation_of_the_page_of_pi_can_be_had(pi_places: tuple[Path, Path]) -> None:

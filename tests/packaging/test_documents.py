@@ -204,7 +204,7 @@ def test_programs_of_the_embedding_page_run(number: int, channel_dir: Path) -> N
             assert process.stdout.readline() == "listening\n"
             assert [line["type"] for line in exchange(path)] == ["welcome", "receipt"]
             process.terminate()
-        _output, complaints = process.communicate(timeout=30)
+        _output, complaints = process.communicate(timeout=60)
         assert not complaints
     finally:
         process.kill()
@@ -214,7 +214,7 @@ def test_programs_of_the_embedding_page_run(number: int, channel_dir: Path) -> N
 def exchange(path: Path) -> list[dict[str, Any]]:
     """Register at a hub, send one message to nobody in particular, and return the answers."""
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(10)
+        sock.settimeout(60)
         sock.connect(str(path))
         sock.sendall(
             b'{"type":"register","from_session":"api","payload":{"features":["receipts"]}}\n'
@@ -251,7 +251,7 @@ def test_the_conversation_of_the_protocol_page_can_be_had(channel_dir: Path) -> 
             if who not in connections:
                 sock = socket.socket(socket.AF_UNIX)
                 connections[who] = sock, sock.makefile("rb")
-                sock.settimeout(10)
+                sock.settimeout(60)
                 sock.connect(str(channel_dir / "collab" / "hub.sock"))
             sock, lines = connections[who]
             if arrow == "→":
@@ -266,4 +266,4 @@ def test_the_conversation_of_the_protocol_page_can_be_had(channel_dir: Path) -> 
             lines.close()
             sock.close()
         hub.terminate()
-        hub.communicate(timeout=30)
+        hub.communicate(timeout=60)

@@ -24,7 +24,7 @@ from intercom.pi.sockets import Bound
 reactor: Any = _reactor
 ALL = ("a/broker.sock", "b/broker.sock")
 PROBED = "probed.sock"
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Ground:

@@ -16,7 +16,7 @@ from pi_fields import Frame, Rejected
 Address = str | tuple[str, int]
 
 #: Seconds to wait for something that has to come.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 MAX_FRAME = 1 << 20
 
 

@@ -222,7 +222,7 @@ def test_a_hub_that_leads_the_channel_takes_the_places(
             assert broker.process is not None
             assert broker.process.poll() is None
         hub.terminate()
-        assert hub.wait(20) == 0
+        assert hub.wait(60) == 0
         assert broker.ended() == 0
         assert not os.path.lexists(broker.socket)
         assert not broker.pid_file.exists()

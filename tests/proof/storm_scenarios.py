@@ -66,7 +66,7 @@ def wait_until_stopped(hub: subprocess.Popen[bytes]) -> None:
 def kill_stopped(place: Place, hub: subprocess.Popen[bytes], begun: float) -> None:
     """Kill a hub where it stands."""
     hub.send_signal(signal.SIGKILL)
-    hub.wait(30)
+    hub.wait(60)
     place.history.killed("hub")
     place.history.led(place.paths.directory, begun, time.monotonic(), f"hub {hub.pid}")
 
@@ -151,7 +151,7 @@ def send_with_broken_disk(place: Place) -> None:
         acknowledged = letters.settle(connection, message)["state"] == "stored"
     if acknowledged:
         place.kill_hub(hub.pid)
-    assert hub.wait(30) != 0  # it left, for a sync had failed
+    assert hub.wait(60) != 0  # it left, for a sync had failed
     place.history.led(place.paths.directory, begun, time.monotonic(), f"hub {hub.pid}")
     os.unlink(place.paths.file(ARMED))
     lose_what_was_not_synced(place, before)

@@ -33,7 +33,7 @@ ATTACKER = 65001
 ORDINARY = 65002
 #: A Python that any user may run; the scripts given to it need no package.
 PYTHON = "/usr/bin/python3"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 #: What the kernel may forbid in directories that everybody can write, and its strictest value.
 PROTECTIONS = {
     "protected_symlinks": "1",

@@ -21,7 +21,7 @@ from intercom.paths import ChannelPaths
 
 HERE = Path(__file__).resolve().parent
 ROOT = str(HERE.parents[1])
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def wait_until(condition: Callable[[], object]) -> None:

@@ -176,7 +176,7 @@ def test_a_stopped_listener_is_taken_over_beside_the_original_hub(
             assert (taken.status, json.loads(taken.out)["payload"]["text"]) == (0, "one")
         finally:
             ours.send_signal(signal.SIGCONT)
-        out, _ = ours.communicate(timeout=30)
+        out, _ = ours.communicate(timeout=60)
         assert (ours.returncode, json.loads(out)["code"]) == (77, "TAKEN_OVER")
     assert bob.texts() == []
 
@@ -272,7 +272,7 @@ def test_an_original_hub_that_dies_with_a_message_does_not_take_it_along(
     sender = ann.start("send", "--to", "kira", "--text", "once")
     mesh.wait_until(lambda: moment == "nothing" or f'"{moment}"' in heard.read_text())
     hub.kill()
-    out, err = sender.communicate(timeout=30)
+    out, err = sender.communicate(timeout=60)
     assert json.loads(out)["state"] == "stored", err
     assert mesh.texts(mesh.stored("kira")) == ["once"]
 

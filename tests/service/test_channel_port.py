@@ -61,7 +61,7 @@ class Listener(Protocol):
 
 
 async def call(path: str) -> Listener:
-    endpoint = UNIXClientEndpoint(reactor, path, timeout=5)
+    endpoint = UNIXClientEndpoint(reactor, path, timeout=60)
     return await endpoint.connect(Factory.forProtocol(Listener))
 
 

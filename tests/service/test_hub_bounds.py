@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import pytest
 
 MakeAgent = Callable[[str], Any]
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Client:

@@ -22,7 +22,7 @@ from intercom.paths import ChannelPaths
 from intercom.wire import envelope
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()"]
 #: How each kind of process is started; what follows are the hub's own options.

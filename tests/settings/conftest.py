@@ -12,7 +12,7 @@ import pytest
 
 from intercom.paths import ChannelPaths
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 class OtherHub:

@@ -55,7 +55,7 @@ class Host:
         """End the last one."""
         process = self._running.pop()
         process.send_signal(sign)
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_a_listener_outlives_settings_that_keep_hubs_from_starting(agent: Make) 
     Path(ann.paths.settings).write_text(good)
     ann.wait_until(lambda: ann.run("peers").ok()["sessions"])
     listening.terminate()
-    _out, err = listening.communicate(timeout=20)
+    _out, err = listening.communicate(timeout=60)
     assert b"is not JSON" in err
     assert b"connected to the hub" in err
 

@@ -21,7 +21,7 @@ from intercom.wire import envelope
 ROOT = Path(__file__).resolve().parents[2]
 #: Where this package is found, and whatever was found before.
 IMPORTABLE = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Raw:

@@ -64,7 +64,7 @@ def test_a_hub_keeps_its_times_whatever_the_wall_clock_does(
         ada.close()
         bob.close()
     for (one, _ada, _bob, began), left in zip(rows, lefts, strict=True):
-        assert one.process.wait(timeout=30) == 0
+        assert one.process.wait(timeout=60) == 0
         ended = time.monotonic()
         assert 2.9 < ended - left < 15.0, "it looks once a second"
         logged = [datetime.fromisoformat(line["time"]).timestamp() for line in one.log()]

@@ -58,7 +58,7 @@ class Listener:
         self.gone += sessions
 
 
-async def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for a condition."""
     began = reactor.seconds()
     while not condition():

@@ -39,8 +39,8 @@ class Relay:
             raise HubUnavailable("it is dead", details={"cause": "refused"})
         hub = socket.socket(fileno=connect(self._paths).detach())
         ours, theirs = socket.socketpair()
-        hub.settimeout(30)
-        ours.settimeout(30)
+        hub.settimeout(60)
+        ours.settimeout(60)
         self._sockets += [hub, ours]
         for name, source, target in (("client", ours, hub), ("hub", hub, ours)):
             thread = threading.Thread(target=self._pass_on, args=(name, source, target))
@@ -80,7 +80,7 @@ class Relay:
 
     def end(self) -> None:
         for thread in self._threads:
-            thread.join(30)
+            thread.join(60)
         for one in self._sockets:
             one.close()
 

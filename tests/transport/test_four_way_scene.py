@@ -68,7 +68,7 @@ class Terminal:
 
     def end(self) -> None:
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(60)
         os.close(self._master)
 
 
