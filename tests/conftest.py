@@ -163,8 +163,23 @@ def end_hub(lock: Path, patience: float = 60.0) -> None:
             told.add(pid)
             os.kill(pid, signal.SIGTERM)
         if time.monotonic() > deadline:
-            pytest.fail(f"the hub of {lock.parent.name} (pid {pid}) does not end", pytrace=False)
+            said = last_words(pid, lock) if pid in told else ""
+            text = f"the hub of {lock.parent.name} (pid {pid}) does not end\n{said}"
+            pytest.fail(text, pytrace=False)
         time.sleep(0.02)
+
+
+def last_words(pid: int, lock: Path) -> str:
+    """End a hub that does not end by itself; the end of its log, where it then says why."""
+    os.kill(pid, signal.SIGABRT)
+    deadline = time.monotonic() + 10
+    while is_held(lock) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)  # if it is stopped
+    with contextlib.suppress(FileNotFoundError):
+        return lock.with_name("hub.log").read_text(errors="replace")[-8000:]
+    return ""
 
 
 def is_held(lock: Path) -> bool:
