@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from intercom.paths import ChannelPaths
 from intercom.records import Entry
+from intercom.spool.boots import boots
 from intercom.spool.journal import (
     SMALLEST,
     Journal,
     JournalRecord,
     Unsafe,
-    boots,
     dump,
     parse,
     read_segments,
