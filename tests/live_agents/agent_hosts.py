@@ -7,6 +7,7 @@ has it. Everything else here is the test's: the address of the fake model, no up
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from agent_programs import CLAUDE, CODEX, COPILOT, GEMINI, OPENCODE, PI, Program
 from twisted.internet.defer import Deferred
 
 NO_KEY = "none"
+#: Runs a command in a terminal of its own.
+_IN_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Host:
 
     :ivar lines: what a person types once, so that the model gets our tools.
     :ivar instructs: it gives our server's instructions to its model.
+    :ivar splits: its tools and its commands cannot be known to be of one session: it gives them
+        no id, and to its commands no terminal.
     :ivar skills: where the host looks for skills, below the home.
     :ivar files: what a person writes, by its name below the home.
     :ivar allowing: words behind the command that let it use our tools, and our commands in its
@@ -40,6 +45,7 @@ class Host:
     files: Mapping[str, str] = field(default_factory=dict)
     allowing: tuple[str, ...] = ()
     instructs: bool = True
+    splits: bool = False
     model_files: Callable[[str, Path], Mapping[str, str]] = lambda url, project: {}
     environ: Callable[[str], Mapping[str, str]] = lambda url: {}
 
@@ -65,11 +71,15 @@ class Host:
         return (f"mkdir -p {place} && intercom skill > {place}/SKILL.md",)
 
     def begin(
-        self, home: AgentHome, url: str, project: Path, task: str, *more: str
+        self, home: AgentHome, url: str, project: Path, task: str, **more: str
     ) -> Deferred[Finished]:
-        """Give it a task, with more words behind the command if need be; it ends by itself."""
-        words = (self.program.command, *self.words(task), *self.allowing, *more)
-        return home.begin(project, *words, **self.environ(url))
+        """Give it a task, in a terminal as people have them; it ends by itself.
+
+        :param more: further variables.
+        """
+        command = (self.program.command, *self.words(task), *self.allowing)
+        words = (sys.executable, "-c", _IN_TERMINAL, *command)
+        return home.begin(project, *words, **self.environ(url), **more)
 
 
 # -- Claude Code ------------------------------------------------------------------------------
@@ -129,6 +139,7 @@ allowRedirection = true
 
 GEMINI_CLI = Host(
     GEMINI,
+    splits=True,
     lines=("gemini mcp add --scope user --trust intercom intercom mcp",),
     skills=".agents/skills",
     words=lambda task: ["-p", task, "-m", "scripted"],
@@ -175,6 +186,7 @@ PI_AGENT = Host(
 
 OPEN_CODE = Host(
     OPENCODE,
+    splits=True,
     lines=("opencode mcp add intercom -- intercom mcp",),
     skills=".agents/skills",
     words=lambda task: ["run", "--format", "json", task],

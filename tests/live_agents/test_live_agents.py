@@ -105,24 +105,31 @@ def ready(host: Host, *turns: Turn) -> tuple[Turn, ...]:
 async def test_an_agent_talks_by_our_tools(
     host: Host, installed: Installed, home: AgentHome, model: Make, shell: Shell
 ) -> None:
-    """Its model sees who is there, sends, and is shown the answer; all without a question."""
+    """Its model sees who is there, sends, and is shown the answer; all without a question.
+
+    What it does by commands is of the same session.
+    """
     home.add(host.program, installed)
     project = home.project("api")
     calls = [
         Call("intercom.peers", {"all": True}),
         Call("intercom.send", {"to": "shell", "text": QUESTION}),
         Call("intercom.inbox", {"wait_s": 30}),
+        Call(SHELL, {"command": "intercom name --id-only --format text"}),
     ]
     played = model("api", host.program, *ready(host, *calls, Say("I may, but `total` stays.")))
     host.settle(home, played.url, project)
     host.introduce(home, project)
     await shell.types("init", "--name", "shell")
-    ended = host.begin(home, played.url, project, TASK)
+    said = {"INTERCOM_SESSION": "api-agent"} if host.splits else {}
+    ended = host.begin(home, played.url, project, TASK, **said)
     message = await answered(shell)
     (await ended).ok()
     to_the_end(played)
-    peers, sent, shown = (result.text for result in played.asked[-1].results[-3:])
-    assert re.search(r"you are [\w-]+ on channel default", peers)
+    peers, sent, shown, name = (result.text for result in played.asked[-1].results[-4:])
+    found = re.search(r"you are ([\w-]+) on channel default", peers)
+    assert found
+    assert re.search(rf"\b{found[1]}\b(?!-)", name)
     assert "shell (says repo shell): not connected" in peers
     assert f"sent {message} to shell: stored (disk), not connected now" in sent
     heard_the_answer(message, shown)
