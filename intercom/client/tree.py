@@ -18,7 +18,7 @@ def project_directory(option: str | None, cwd: str) -> str:
         return os.path.realpath(os.path.join(cwd, os.path.expanduser(option)))
     start = os.path.realpath(cwd)
     for here in _upwards(start):
-        if os.path.lexists(os.path.join(here, ".git")):
+        if _is_repository(os.path.join(here, ".git")):
             return here
     for here in _upwards(start):
         with contextlib.suppress(OSError):
@@ -26,6 +26,15 @@ def project_directory(option: str | None, cwd: str) -> str:
             if found.st_uid == os.geteuid():  # a shared directory may hold another's
                 return here
     return start
+
+
+def _is_repository(path: str) -> bool:
+    """Whether a ``.git`` is that of a repository, as git itself tells: by its ``HEAD``.
+
+    Sandboxes put an empty directory of this name into what may be written, ``/tmp`` for
+    example, as long as a command runs: whoever worked below it would be another then.
+    """
+    return os.path.isfile(path) or os.path.lexists(os.path.join(path, "HEAD"))
 
 
 def _upwards(start: str) -> Iterator[str]:

@@ -158,7 +158,6 @@ def start(channel_dir: Path, agent: Callable[[str], Any]) -> Iterator[Callable[.
         **environ: str,
     ) -> Host:
         who = agent(session)
-        (who.project / ".git").mkdir(exist_ok=True)  # its own project, whatever is above it
         process = subprocess.Popen(
             [*through, sys.executable, "-m", "intercom", "mcp"],
             stdin=subprocess.PIPE,

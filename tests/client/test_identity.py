@@ -121,17 +121,30 @@ def api(place: MakePlace) -> Place:
 # -- which tree -------------------------------------------------------------------------------
 
 
+def repository(tree: Path) -> None:
+    """Make a directory look like a repository."""
+    (tree / ".git").mkdir()
+    (tree / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+
+
 def test_a_project_is_the_repository_around_the_current_directory(tmp_path: Path) -> None:
     """Every directory of a repository is the same project."""
     deep = tmp_path / "repo" / "src" / "deep"
     deep.mkdir(parents=True)
-    (tmp_path / "repo" / ".git").mkdir()
+    repository(tmp_path / "repo")
     assert project_directory(None, str(deep)) == str(tmp_path / "repo")
+
+
+def test_an_empty_directory_of_its_name_makes_no_repository(tmp_path: Path) -> None:
+    """Sandboxes make one for a moment where a command may write; it must make nobody another."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "plain").mkdir()
+    assert project_directory(None, str(tmp_path / "plain")) == str(tmp_path / "plain")
 
 
 def test_a_worktree_and_a_submodule_are_projects_too(tmp_path: Path) -> None:
     """There ``.git`` is a file; of repositories in each other the inner one counts."""
-    (tmp_path / ".git").mkdir()
+    repository(tmp_path)
     (tmp_path / "tree" / "src").mkdir(parents=True)
     (tmp_path / "tree" / ".git").write_text("gitdir: elsewhere\n")
     assert project_directory(None, str(tmp_path / "tree" / "src")) == str(tmp_path / "tree")
@@ -147,7 +160,7 @@ def test_without_a_repository_a_name_taken_above_makes_the_project(tmp_path: Pat
     (tmp_path / "plain" / ".intercom" / "session.json").touch()
     assert project_directory(None, str(below)) == str(tmp_path / "plain")
     # A repository goes before, wherever it begins.
-    (tmp_path / ".git").mkdir()
+    repository(tmp_path)
     assert project_directory(None, str(below)) == str(tmp_path)
 
 
@@ -164,7 +177,7 @@ def test_what_another_user_left_above_makes_no_project(tmp_path: Path) -> None:
 
 def test_an_option_says_which_project(tmp_path: Path) -> None:
     """Even one within another."""
-    (tmp_path / ".git").mkdir()
+    repository(tmp_path)
     (tmp_path / "plain").mkdir()
     assert project_directory("plain", str(tmp_path)) == str(tmp_path / "plain")
 
