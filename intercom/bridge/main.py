@@ -56,7 +56,8 @@ class _Life:
         self._finish()
 
     def _finish(self) -> None:
-        if self._server.busy and self._reactor.seconds() < self._deadline:
+        busy = self._server.busy or self._pipes.busy
+        if busy and self._reactor.seconds() < self._deadline:
             self._reactor.callLater(_STEP, self._finish)
             return
         self.stop()

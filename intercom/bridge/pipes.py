@@ -73,6 +73,11 @@ class _Outlet:
             self._crowded(True)
         return written
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything has not left yet."""
+        return bool(self._under_way or self._waiting)
+
     def resumeProducing(self) -> None:
         """All that was written has left: say so, and write what has gathered."""
         left, self._under_way = self._under_way, []
@@ -158,6 +163,11 @@ class Pipes(LineReceiver):
         """Write a line; fires once it has left, fails if it never will."""
         assert self._outlet is not None
         return self._outlet.send(line)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a line has not left yet."""
+        return self._outlet is not None and self._outlet.busy
 
     def stop(self) -> None:
         """What has not left is not written any more. Idempotent."""
