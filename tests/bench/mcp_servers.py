@@ -4,8 +4,10 @@ Both are driven in turn, by the same lines, in the same run:
 
     python tests/bench/mcp_servers.py [--starts 7] [--calls 300] [--json]
 
-The official server's tools do nothing at all. The bridge's ``inbox`` looks into a file under
-its lock, ``send`` stores a message through a hub at level ``process``.
+``ping`` is the same for both. The official server's tools do nothing at all; the bridge's
+``inbox`` looks into a file under its lock, and ``send`` stores a message through a hub at level
+``process``. ``cpu`` is the server's processor time for one of each, which hardly depends on
+what else the machine does.
 """
 
 from __future__ import annotations
@@ -87,11 +89,21 @@ class Server:
         self.process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         return took
 
-    def timed(self, tool: str) -> float:
-        """Seconds for one call."""
+    def timed(self, what: str) -> float:
+        """Seconds for one ``ping``, or one call of a tool."""
         begun = time.perf_counter()
-        self.request("tools/call", {"name": tool, "arguments": CALLS[tool]})
+        if what == "ping":
+            self.request("ping", {})
+        else:
+            self.request("tools/call", {"name": what, "arguments": CALLS[what]})
         return time.perf_counter() - begun
+
+    def cpu(self) -> float:
+        """Processor seconds of all its threads up to now."""
+        fields = (
+            Path(f"/proc/{self.process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        )
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> float:
         """Resident memory, in MiB."""
@@ -141,11 +153,14 @@ def measure(starts: int, calls: int) -> list[dict[str, Any]]:
             server.open()
             row: dict[str, Any] = {"server": name, "start_best": 1000 * min(opened[name])}
             row["start_median"] = 1000 * statistics.median(opened[name])
-            for tool in CALLS:
-                server.timed(tool)
-                took = sorted(server.timed(tool) for _ in range(calls))
-                row[f"{tool}_p50"] = 1000 * took[len(took) // 2]
-                row[f"{tool}_p95"] = 1000 * took[len(took) * 95 // 100]
+            row["start_cpu"] = 1000 * server.cpu()
+            for what in ("ping", *CALLS):
+                server.timed(what)
+                used = server.cpu()
+                took = sorted(server.timed(what) for _ in range(calls))
+                row[f"{what}_p50"] = 1000 * took[len(took) // 2]
+                row[f"{what}_p95"] = 1000 * took[len(took) * 95 // 100]
+                row[f"{what}_cpu"] = 1000 * (server.cpu() - used) / calls
             row["memory"] = server.memory()
             server.end()
             rows.append(row)
