@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from intercom.bridge.resumed import environ_of_session
 from intercom.client.callers import AGENTS
 from intercom.client.identity import Identity, Names
 from intercom.client.mending import mend
+from intercom.client.processes import Table
 from intercom.client.readers import Seat
 from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
@@ -119,7 +121,9 @@ def name_now(place: Place, caller: str) -> str | None:
 
 def _environ(place: Place, caller: str) -> Mapping[str, str]:
     """The environment in which a caller's own commands run, as far as it says who that is."""
-    return {**place.environ, _CODEX_VARIABLE: caller} if caller else place.environ
+    if caller:
+        return {**place.environ, _CODEX_VARIABLE: caller}
+    return environ_of_session(place.environ, Table())
 
 
 def take_place(place: Place, caller: str) -> Taken:

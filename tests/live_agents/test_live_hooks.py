@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,37 @@ async def test_a_bridge_beside_it_keeps_no_hook_silent(
     assert BELL in belled.told_as("user")
     heard_the_answer(message, heard.results[-1].text)
     to_the_end(played)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_session_that_is_resumed_has_its_name_its_mail_and_its_hooks(
+    installed: Installed, home: AgentHome, model: Make, shell: Shell
+) -> None:
+    """Claude Code gives its bridge the id of a new session then; commands get the old one."""
+    home.add(CLAUDE, installed)
+    project = home.project("web")
+    names = Call(SHELL, {"command": "intercom name --id-only --format text"})
+    played = model(
+        "web",
+        CLAUDE,
+        Call("intercom.send", {"to": "shell", "text": QUESTION}),
+        Say("I have asked."),
+        Call("intercom.inbox", {}),
+        names,
+        Say("I may, but `total` stays."),
+    )
+    CLAUDE_CODE.introduce(home, project)
+    home.write(".claude/settings.json", settings())
+    await shell.types("init", "--name", "shell")
+    # an older name, whose session is over: it must not be taken for the one that is resumed
+    gone = {"CLAUDE_CODE_SESSION_ID": SESSION}
+    home.run(project, "intercom", "init", "--name", "older", **gone).ok()
+    (await CLAUDE_CODE.begin(home, played.url, project, TASK)).ok()
+    message, sender = head(await shell.types("poll"))
+    await shell.types("send", "--to", sender, "--reply-to", message, stdin=ANSWER)
+    resumed = replace(CLAUDE_CODE, allowing=("--continue",))
+    (await resumed.begin(home, played.url, project, "Go on.")).ok()
+    to_the_end(played)
+    assert BELL in "\n".join(text for _, text in played.asked[2].told)
+    heard_the_answer(message, played.asked[3].results[-1].text)
+    assert played.asked[4].results[-1].text.strip() == sender
