@@ -23,9 +23,10 @@ from intercom.paths import ChannelPaths
 #: That we take the session's locks ourselves: see docs/protocol, "Features".
 LOCKS_ITSELF = "turns"
 FEATURES = ("receipts", "heartbeat", LOCKS_ITSELF)
-#: Seconds between two tries to reach the hub, doubling; where there is none to be had, or
-#: somebody else receives for the session.
-RETRY_FIRST, RETRY_LAST, RETRY_ASIDE = 0.05, 5.0, 30.0
+#: Seconds between two tries to reach the hub, doubling; where there is none to be had; and
+#: where somebody else receives for the session.
+RETRY_FIRST, RETRY_LAST, RETRY_DENIED, RETRY_ASIDE = 0.05, 5.0, 30.0, 5.0
+_ASIDE = frozenset({"SESSION_COLLISION", "TAKEN_OVER"})
 #: Seconds after which a connection counts as having worked.
 STEADY = 5.0
 #: Causes that do not go by themselves within moments.
@@ -103,8 +104,10 @@ class Keeper:
 
     def _pause(self, ended: IntercomError) -> float:
         """How long to do without the hub."""
-        if ended.details.get("cause") in _LASTING or not isinstance(ended, HubUnavailable):
+        if ended.code in _ASIDE:
             return RETRY_ASIDE
+        if ended.details.get("cause") in _LASTING or not isinstance(ended, HubUnavailable):
+            return RETRY_DENIED
         self._retry = min(self._retry * 2, RETRY_LAST)
         return self._retry * (0.5 + os.urandom(1)[0] / 255)
 

@@ -12,6 +12,7 @@ from intercom.bridge.words import with_unread
 from intercom.client import attesting, control
 from intercom.client.dial import ConnectionLost
 from intercom.client.readership import Readership, readership
+from intercom.names import RESERVED
 from intercom.paths import ChannelPaths
 from intercom.showing.blocks import own_word
 from intercom.showing.text import label
@@ -67,7 +68,9 @@ def _from_files(paths: ChannelPaths) -> _Listing:
     here = control.published(paths).get("active_sessions")
     names = sorted(map(str, here)) if isinstance(here, list) else []
     known = take_census(paths, FileCalls(), time.time()).sessions
-    return _Listing([{"session": name} for name in names], sorted(set(known) - set(names)), True)
+    return _Listing(
+        [{"session": name} for name in names], sorted(set(known) - set(names) - RESERVED), True
+    )
 
 
 def _text(session: Session, listing: _Listing, show_all: bool) -> str:

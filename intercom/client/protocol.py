@@ -198,20 +198,25 @@ class HubClient(Protocol):
         if waiting is None:
             return
         if result is None:
-            text = f"the hub of channel {self._paths.name!r} did not answer in time"
-            result = ConnectionLost(text, details={"cause": "silent"})
+            result = silent(self._paths, None)
+            result = ConnectionLost(result.text, remedy=result.remedy, details=result.details)
+            self._give_up(result)
         if isinstance(result, IntercomError):
             waiting.errback(result)
         else:
             waiting.callback(result)
 
+    def _give_up(self, why: IntercomError) -> None:
+        """Hang up on a hub that does not answer; the next one may."""
+        self._last_word = why
+        abort = getattr(self.transport, "abortConnection", self.hang_up)
+        abort()
+
     def _look_after(self) -> None:
         """Ping a hub that says nothing; hang up on one that does not answer."""
         now = self._clock.seconds()
         if self._pinged_at is not None and now - self._pinged_at > PONG_WITHIN:
-            self._last_word = silent(self._paths, None)
-            abort = getattr(self.transport, "abortConnection", self.hang_up)
-            abort()
+            self._give_up(silent(self._paths, None))
         elif self._pinged_at is None and now - self._heard_at > PING_AFTER:
             self._pinged_at = now
             self.say("heartbeat", {})

@@ -102,6 +102,7 @@ def test_no_answer_in_time_is_a_loss(hub: Hub) -> None:
     hub.clock.advance(5.1)
     assert isinstance(hub.results[0], ConnectionLost)
     assert hub.results[0].details["cause"] == "silent"
+    assert hub.transport.disconnecting
 
 
 def test_a_hub_that_hangs_up_ends_all_waiting(hub: Hub) -> None:
