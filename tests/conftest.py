@@ -306,7 +306,9 @@ def agent(channel_dir: Path, tmp_path: Path) -> Callable[[str], Agent]:
 
     def make(session: str) -> Agent:
         project = tmp_path / session
-        project.mkdir(exist_ok=True)
+        # A working tree: what somebody has left in a directory above is no concern of it.
+        (project / ".git").mkdir(parents=True, exist_ok=True)
+        (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
         return Agent(channel_dir, project, session)
 
     return make

@@ -99,8 +99,6 @@ def test_the_directory_within_a_project_does_not_matter_and_the_project_does(
 ) -> None:
     """A stray ``cd`` makes nobody else of one."""
     api, web = project("api"), project("web")
-    (api.project / ".git").mkdir()
-    (api.project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     below = api.project / "src" / "deep"
     below.mkdir(parents=True)
     names = [api.run("name", "--id-only").out]
