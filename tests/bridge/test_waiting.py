@@ -170,7 +170,7 @@ def test_an_answer_that_was_shown_is_passed_over_in_its_turn(
     assert said[0].text.endswith("[2 unread]")
     settle(said[0], written=True)
     _call, later = begin(reading.inbox, session)
-    assert "42" not in later[0].text
+    assert "\n42\n" not in later[0].text
     assert "before" in later[0].text
     assert "behind" in later[0].text
     settle(later[0], written=True)
