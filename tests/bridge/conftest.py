@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,12 @@ class Host:
     def call(self, tool: str, *, failed: bool = False, **arguments: Any) -> str:
         """Call a tool and wait for its text."""
         return self.text(self.begin(tool, **arguments), failed=failed)
+
+    def be_connected(self) -> None:
+        """Wait until the bridge has its connection to the hub, as its listing tells."""
+        deadline = time.monotonic() + DEADLINE_S
+        while "could not be asked" in self.call("peers"):
+            assert time.monotonic() < deadline
 
     def end(self) -> str:
         """End the bridge, however it is; what it said on standard error."""

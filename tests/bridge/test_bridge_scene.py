@@ -16,15 +16,11 @@ def ids(text: str) -> list[str]:
     return re.findall(r"^\[intercom \w+ (msg_\w+) ", text, re.MULTILINE)
 
 
-def present(host: Any) -> None:
-    """Wait until a bridge is connected: its own first listing waits for that."""
-    assert "could not be asked" not in host.call("peers")
-
-
 def test_a_message_is_sent_shown_once_and_answered(start: Start) -> None:
     """Two sessions find each other, write, read, and answer by what the result says."""
     ada, bob = start("ada"), start("bob")
-    present(bob)
+    bob.be_connected()
+    ada.be_connected()
     assert re.match(
         r"you are ada on channel default\nbob: connected for \d+ s, reading$", ada.call("peers")
     )
@@ -49,7 +45,7 @@ def test_a_message_is_sent_shown_once_and_answered(start: Start) -> None:
 def test_an_unknown_name_is_refused_with_the_nearest(start: Start) -> None:
     """A mistyped name reaches nobody, and the result says who may be meant."""
     ada, bob = start("ada"), start("seven-of-nine")
-    present(bob)
+    bob.be_connected()
     said = ada.call("send", to="seven-of-nein", text="hello", failed=True)
     assert said.startswith("TARGET_NOT_FOUND: ")
     assert "did you mean seven-of-nine?" in said
@@ -60,7 +56,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(start: Start) -> None:
 def test_an_ask_is_answered_while_other_calls_go_on(start: Start) -> None:
     """The one who asks waits; its bridge answers pings and other calls meanwhile."""
     ada, bob = start("ada"), start("bob")
-    present(bob)
+    bob.be_connected()
     waiting = bob.begin("inbox", wait_s=45)
     asking = ada.begin("ask", to="bob", text="how many?")
     question = bob.text(waiting)
@@ -81,7 +77,7 @@ def test_an_ask_is_answered_while_other_calls_go_on(start: Start) -> None:
 def test_an_ask_that_nobody_answers_stays_open(start: Start) -> None:
     """The result says so, and the answer comes to the inbox; who is away cannot be asked."""
     ada, bob = start("ada"), start("bob")
-    present(bob)
+    bob.be_connected()
     said = ada.call("ask", to="bob", text="how many?", wait_s=0)
     asked = re.fullmatch(
         r"no answer from bob within 0 s; ask (msg_\w+) stays open for ten minutes, "
@@ -103,7 +99,7 @@ def test_an_ask_that_nobody_answers_stays_open(start: Start) -> None:
 def test_what_is_long_is_read_in_parts_before_it_counts_as_read(start: Start) -> None:
     """A cut message stays unread, holds up what is behind it, and is read whole by its id."""
     ada, bob = start("ada"), start("bob")
-    present(bob)
+    bob.be_connected()
     long = "".join(f"line {n}\n" for n in range(9000))
     for text in ("before", long, "behind"):
         ada.call("send", to="bob", text=text)
@@ -127,7 +123,7 @@ def test_what_is_long_is_read_in_parts_before_it_counts_as_read(start: Start) ->
 def test_many_calls_at_once_show_each_message_once(start: Start) -> None:
     """Whichever of several results has a message, no other has it."""
     ada, bob = start("ada"), start("bob")
-    present(bob)
+    bob.be_connected()
     sent = [ada.begin("send", to="bob", text=f"number {n}") for n in range(20)]
     for one in sent:
         ada.text(one)
@@ -140,8 +136,8 @@ def test_many_calls_at_once_show_each_message_once(start: Start) -> None:
 def test_everybody_is_told(start: Start) -> None:
     """A broadcast reaches each session that is connected, but not its sender."""
     ada, bob, eve = start("ada"), start("bob"), start("eve")
-    present(bob)
-    present(eve)
+    bob.be_connected()
+    eve.be_connected()
     assert re.search(r"to everybody: stored \(\w+\) for 2", ada.call("send", to="*", text="hold"))
     for host in (bob, eve):
         assert ", to everybody" in host.call("inbox", wait_s=20)
@@ -181,7 +177,7 @@ def test_the_session_is_that_of_the_hosts_commands(
         assert time.monotonic() < deadline
     assert host.text(waiting) == "you have another name since; call again"
     ada = start("ada")
-    present(ada)
+    ada.be_connected()
     assert re.search(r"^reviewer \(says claude, .*\): connected", ada.call("peers"), re.MULTILINE)
     assert ada.call("send", to="reviewer", text="hello").endswith(", connected")
     assert "hello" in host.call("inbox", wait_s=20)

@@ -39,15 +39,10 @@ def texts(shown: str) -> list[str]:
     return re.findall(r"^\[intercom .*\n(.*)\n\[/intercom", shown, re.MULTILINE)
 
 
-def present(host: Any) -> None:
-    """Wait until a bridge is connected."""
-    until(lambda: "could not be asked" not in host.call("peers"))
-
-
 def test_a_hub_that_is_killed_is_replaced_and_waiting_goes_on(start: Start, agent: Agent) -> None:
     """The bridges come back by themselves; an inbox that waits shows what comes then."""
     ada, bob = start("ada"), start("bob")
-    present(bob)
+    bob.be_connected()
     waiting = bob.begin("inbox", wait_s=45)
     first = agent("ada").hub_pid()
     os.kill(first, signal.SIGKILL)
@@ -66,7 +61,7 @@ def test_a_hub_that_is_killed_is_replaced_and_waiting_goes_on(start: Start, agen
 def test_where_sockets_are_denied_the_files_are_used(start: Start, agent: Agent) -> None:
     """Nobody but the sandboxed one notices: it sends, reads, waits, lists, and asks."""
     bob = start("bob")
-    present(bob)
+    bob.be_connected()
     ada = start("ada", through=NO_SOCKETS)
     sent = ada.call("send", to="bob", text="from the sandbox")
     assert re.match(
@@ -107,7 +102,7 @@ def test_where_no_hub_may_be_started_messages_go_on(start: Start) -> None:
 def test_what_was_not_written_is_shown_again(start: Start) -> None:
     """A bridge that dies with results that its host never took has shown nothing of them."""
     ada, bob = start("ada"), start("bob")
-    present(bob)
+    bob.be_connected()
     for number in range(45):
         ada.call("send", to="bob", text=f"{number} " + "x" * 2000)
     bob.deaf()
@@ -127,10 +122,10 @@ def test_what_was_not_written_is_shown_again(start: Start) -> None:
 def test_a_second_bridge_of_a_session_takes_its_place(start: Start) -> None:
     """The newer is connected, the older goes on without; each message is shown by one."""
     ada, old = start("ada"), start("bob")
-    present(old)
+    old.be_connected()
     ada.call("send", to="bob", text="one")
     new = start("bob")
-    present(new)
+    new.be_connected()
     ada.call("send", to="bob", text="two")
     shown = texts(new.call("inbox", limit=1)) + texts(old.call("inbox", limit=1))
     assert shown == ["one", "two"]
@@ -146,7 +141,7 @@ def test_a_second_bridge_of_a_session_takes_its_place(start: Start) -> None:
 def test_a_poll_and_a_listen_of_the_same_session(start: Start, agent: Agent) -> None:
     """What a shell reads is not shown again; while it listens, the bridge stands aside."""
     ada, bob = start("ada"), start("bob")
-    present(bob)
+    bob.be_connected()
     ada.call("send", to="bob", text="for the shell")
     assert agent("bob").texts() == ["for the shell"]
     assert bob.call("inbox") == "nothing unread"
@@ -170,8 +165,8 @@ def test_a_poll_and_a_listen_of_the_same_session(start: Start, agent: Agent) -> 
 def test_a_bridge_ends_with_its_host(start: Start, agent: Agent) -> None:
     """Whatever it waits for, and however it is told; its session is gone from the channel."""
     ada, bob, eve = start("ada"), start("bob"), start("eve")
-    present(bob)
-    present(eve)
+    bob.be_connected()
+    eve.be_connected()
     bob.begin("inbox", wait_s=45)
     eve.begin("ask", to="ada", text="well?")
     assert texts(ada.call("inbox", wait_s=20)) == ["well?"]
