@@ -31,6 +31,7 @@ from twisted.python import usage
 
 from intercom.election.locks import already_led, is_led
 from intercom.errors import BadConfig, IntercomError
+from intercom.hub.collector import freeze, relax
 from intercom.hub.descriptors import raise_limit
 from intercom.hub.service import (
     HubService,
@@ -151,6 +152,8 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor
 
     use_monotonic_time(reactor)
+    relax()
+    reactor.callWhenRunning(freeze)
     if type(reactor).__name__ != "SelectReactor":  # which can watch only the first thousand
         raise_limit()
     parent = options.parent

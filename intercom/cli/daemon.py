@@ -112,6 +112,9 @@ def run_until_end(settings: HubSettings, settle: Callable[[], HubSettings]) -> B
 
     :param settle: see :class:`intercom.hub.service.HubService`.
     """
+    from intercom.hub import collector
+
+    collector.relax()
     from twisted.internet import reactor as _reactor
     from twisted.logger import globalLogBeginner
 
@@ -131,6 +134,7 @@ def run_until_end(settings: HubSettings, settle: Callable[[], HubSettings]) -> B
 
     service = HubService(reactor, settings, leave, settle=settle)
     reactor.callWhenRunning(service.startService)
+    reactor.callWhenRunning(collector.freeze)
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
     # The reactor itself takes SIGTERM and SIGINT; a closed terminal is a request to go, too.
     signal.signal(signal.SIGHUP, lambda *_: reactor.callFromThread(stop_reactor, reactor))

@@ -23,6 +23,8 @@ _LARGE = 1 << 18
 
 def refused(roster: Roster, sender: str, message: Envelope) -> Receipt | None:
     """Why a message is not sent, None if it may be."""
+    if not (message.asks or _is_odd(message)):
+        return None  # nearly all
     code, text = _refusal(roster, sender, message)
     if not code:
         return None
@@ -46,5 +48,6 @@ def _refusal(roster: Roster, sender: str, message: Envelope) -> tuple[str, str]:
 
 def _is_odd(message: Envelope) -> bool:
     """Whether a session of another dialect may be unable to take it."""
-    ids = message.id + (message.reply_to or "")
-    return len(message.line) > _LARGE or not ids.isprintable()
+    if len(message.line) > _LARGE or not message.id.isprintable():
+        return True
+    return message.reply_to is not None and not message.reply_to.isprintable()

@@ -29,7 +29,7 @@ MAX_NAMED = 20
 Past = tuple[float, bytes, Receipt | tuple[str, ...]]
 
 
-class Delivery:
+class Delivery(msgspec.Struct, gc=False, eq=False):
     """One message under way.
 
     :ivar link: number of the connection to tell.
@@ -42,68 +42,37 @@ class Delivery:
     :ivar past: what was known of it before, where an earlier hub had stored it.
     """
 
-    __slots__ = (
-        "also",
-        "asked",
-        "digest",
-        "duplicates",
-        "early",
-        "failed",
-        "key",
-        "known",
-        "level",
-        "link",
-        "live",
-        "message_id",
-        "nearest",
-        "open",
-        "past",
-        "recipients",
-        "session",
-        "stored",
-        "watched",
-    )
-
-    def __init__(
-        self,
-        link: int,
-        session: str,
-        message_id: str,
-        digest: bytes,
-        recipients: int,
-        asked: str = LEVELS[-1],
-    ) -> None:
-        self.link = link
-        self.session = session
-        self.message_id = message_id
-        self.key = message_key(session, message_id)
-        self.digest = digest
-        self.recipients = recipients
-        self.open = recipients
-        self.stored = 0
-        self.duplicates = 0
-        self.live = 0
-        self.asked = asked
-        self.level = LEVELS[-1]
-        self.known = True
-        self.nearest: tuple[str, ...] = ()
-        self.failed: list[Refused] = []
-        self.early = False
-        self.also: list[int] = []
-        self.watched = False
-        self.past: Past | None = None
+    link: int
+    session: str
+    message_id: str
+    key: str
+    digest: bytes
+    recipients: int
+    asked: str = LEVELS[-1]
+    open: int = 0
+    stored: int = 0
+    duplicates: int = 0
+    live: int = 0
+    level: str = LEVELS[-1]
+    known: bool = True
+    nearest: tuple[str, ...] = ()
+    failed: tuple[Refused, ...] = ()
+    early: bool = False
+    also: tuple[int, ...] = ()
+    watched: bool = False
+    past: Past | None = None
 
     def store(self, level: str) -> bool:
         """One entry is safe to ``level``; True if that was the last."""
         self.stored += 1
-        if LEVELS.index(level) < LEVELS.index(self.level):
+        if level != self.level and _RANKS[level] < _RANKS[self.level]:
             self.level = level  # the receipt names the weakest of its inboxes
         self.open -= 1
         return self.open == 0
 
     def refuse(self, refused: Refused) -> bool:
         """One entry was refused; True if that was the last."""
-        self.failed.append(refused)
+        self.failed += (refused,)
         self.open -= 1
         return self.open == 0
 
@@ -155,13 +124,14 @@ class Delivery:
 
 #: When, how many inboxes, how many live ones, the level, and whether the recipient is known.
 _PACKED = Struct("<dIIB?")
+_RANKS = {level: rank for rank, level in enumerate(LEVELS)}
 
 
 def _kept(receipt: Receipt, digest: bytes, now: float) -> Past | bytes:
     """What to remember of an outcome; one with more to say than numbers stays as it is."""
     if receipt.failed or receipt.nearest:
         return now, digest, msgspec.structs.replace(receipt, duplicate=True)
-    level = LEVELS.index(receipt.level)
+    level = _RANKS[receipt.level]
     return _PACKED.pack(now, receipt.recipients, receipt.live, level, receipt.known) + digest
 
 
@@ -206,14 +176,15 @@ class Deliveries:
         known = self._remembered.get(key)
         return _unpack(key, known) if type(known) is bytes else known  # type: ignore[return-value]
 
-    def begin(self, delivery: Delivery) -> list[int]:
+    def begin(self, delivery: Delivery) -> range:
         """A message goes to the spool: draw a ticket for each of its entries."""
         if delivery.past is not None:
             del self._remembered[delivery.key]  # the oldest stand first
         self._remembered[delivery.key] = delivery
+        delivery.open = delivery.recipients
         first = self._last_ticket + 1
         self._last_ticket += delivery.recipients
-        tickets = list(range(first, self._last_ticket + 1))
+        tickets = range(first, self._last_ticket + 1)
         for ticket in tickets:
             self._tickets[ticket] = delivery
         return tickets

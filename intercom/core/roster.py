@@ -54,8 +54,7 @@ class Roster:
 
     def is_known(self, session: str) -> bool:
         """Whether the core itself knows that this id was ever used; if not, ask the files."""
-        here = session in self._holders or session in self._known
-        return here or self.elsewhere.holds(session)
+        return session in self._holders or session in self._known or self.elsewhere.holds(session)
 
     def is_here(self, session: str) -> bool:
         """Whether somebody receives as this session, or is about to."""

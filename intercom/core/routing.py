@@ -96,7 +96,7 @@ class Routing:
         """
         digest = self._digest("chat", message.to_session, message.reply_to, message.payload)
         direct = message.to_session not in EVERYONE
-        past = self._deliveries.recall(message_key(sender, message.id))
+        past = self._deliveries.recall(key := message_key(sender, message.id))
         targets: Sequence[str]
         if past is None:
             refusal = refused(self._roster, sender, message)
@@ -109,7 +109,7 @@ class Routing:
         else:
             targets = past[2]  # an earlier hub stored it: these are asked, and no others
         level = message.durability or self._durability
-        delivery = Delivery(link, sender, message.id, digest, len(targets), level)
+        delivery = Delivery(link, sender, message.id, key, digest, len(targets), level)
         delivery.watched, delivery.past = watched, past
         tickets = self._deliveries.begin(delivery)
         if not targets:
@@ -166,7 +166,7 @@ class Routing:
             )
             return self._tell(link, refusal, now)
         if isinstance(before, Delivery):
-            before.also.append(link)
+            before.also += (link,)
             return []
         assert isinstance(before[2], Receipt)
         return self._tell(link, before[2], now)

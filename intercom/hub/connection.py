@@ -6,7 +6,9 @@ from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IHalfCloseableDescriptor
 
+from intercom.hub.inlet import Inlet, plain_socket
 from intercom.hub.outflow import Outflow
+from intercom.hub.poller import Poller
 from intercom.hub.transports import notice_absence, peer_credentials
 from intercom.hub.turn import TurnEnd
 from intercom.messages import Credentials
@@ -20,17 +22,20 @@ LINGER_S = 1.0
 class Connection:
     """Part of a Twisted protocol: flow in both directions, and leaving in good order.
 
-    Subclasses say what it is to read on (:meth:`_stop_reading`, :meth:`_read_on`) and who is
-    told that it does not drain (:meth:`_pause`, :meth:`_resume`).
+    Subclasses say who is told that it does not drain (:meth:`_pause`, :meth:`_resume`).
 
     :param clock: times and timers. :param turn: joins what one reactor turn writes.
     :param ending: what follows each piece that is written.
+    :param poller: reads it once it has begun to speak; None leaves that to the reactor.
     """
 
     transport: Any
 
-    def __init__(self, clock: Any, turn: TurnEnd, ending: bytes) -> None:
+    def __init__(
+        self, clock: Any, turn: TurnEnd, ending: bytes, poller: Poller | None = None
+    ) -> None:
         self.credentials = Credentials()
+        self._poller = poller
         self._clock = clock
         self._turn = turn
         self._ending = ending
@@ -41,12 +46,14 @@ class Connection:
         self._deaf = False
         self._wire: Any = None
         self._outflow: Outflow
+        self._inlet: Inlet
 
     def _open(self) -> None:
         """The connection is made."""
         self._wire = self.transport
         self.credentials = peer_credentials(self._wire)
         notice_absence(self._wire)
+        self._inlet = Inlet(self._wire, self.dataReceived)
         self._outflow = Outflow(
             self._wire,
             self._turn,
@@ -56,9 +63,21 @@ class Connection:
             self._ending,
         )
 
+    def _quicken(self) -> None:
+        """It has begun to speak, and will go on: let it cost as little as it can."""
+        handle = None if self._poller is None or self._lost else plain_socket(self._wire)
+        if handle is not None and self._poller is not None:
+            self._inlet.quicken(self._poller, handle)
+            self._outflow.quicken(handle.send)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take what was read."""
+        raise NotImplementedError
+
     def _shut(self) -> None:
         """The connection is lost."""
         self._lost = True
+        self._inlet.close()
         self._outflow.stopProducing()
         for call in (self._linger, self._farewell):
             if call is not None and call.active():
@@ -94,12 +113,17 @@ class Connection:
         self._deaf = True
         if self._linger is None:
             self._linger = self._clock.callLater(LINGER_S, self._time_is_over)
-        self._outflow.finish(self._wire.loseConnection)
+        self._outflow.finish(self._lose)
 
     def _stop_writing(self) -> None:
         """Say that nothing more will come, and go on listening."""
         half = IHalfCloseableDescriptor.providedBy(self._wire)
-        (self._wire.loseWriteConnection if half else self._wire.loseConnection)()
+        (self._wire.loseWriteConnection if half else self._lose)()
+
+    def _lose(self) -> None:
+        """End it when the transport has written what it has; nothing more is read."""
+        self._inlet.close()
+        self._wire.loseConnection()
 
     def _time_is_over(self) -> None:
         """The time to leave in good order is over; what was written in this turn still goes.
@@ -111,6 +135,7 @@ class Connection:
     def _abort_now(self) -> None:
         """Hang up, whatever is unsent."""
         if not self._lost:
+            self._inlet.close()
             self._wire.abortConnection()
 
     def _hurry(self) -> None:
@@ -140,7 +165,7 @@ class Connection:
         raise NotImplementedError
 
     def _stop_reading(self) -> None:
-        raise NotImplementedError
+        self._inlet.pause()
 
     def _read_on(self) -> None:
-        raise NotImplementedError
+        self._inlet.resume()

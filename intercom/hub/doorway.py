@@ -20,7 +20,6 @@ from intercom.hub.factory import HubFactory
 from intercom.hub.pi.bus import Bus
 from intercom.hub.pi.protocol import PiProtocol
 from intercom.hub.protocol import HubProtocol
-from intercom.hub.turn import TurnEnd
 
 _PI = 0
 _NDJSON = b"{ \t\r\n"
@@ -98,7 +97,6 @@ class DoorFactory(ServerFactory):
         self._bus = bus
         self._for_pi = for_pi
         self._alone = alone
-        self._turn = TurnEnd(bus.clock)
 
     def room(self) -> int:
         """How many connections more are served."""
@@ -117,7 +115,8 @@ class DoorFactory(ServerFactory):
         """One a connection."""
 
         def pi() -> Dialect:
-            return PiProtocol(self._bus, self._turn, isinstance(addr, UNIXAddress))
+            local = isinstance(addr, UNIXAddress)
+            return PiProtocol(self._bus, self._ndjson.turn, local, self._ndjson.poller)
 
         def ndjson() -> Dialect:
             return self._ndjson.buildProtocol(addr)

@@ -8,6 +8,7 @@ from twisted.internet.protocol import ServerFactory
 from twisted.logger import Logger
 
 from intercom.core.limits import Pace, too_many
+from intercom.hub.poller import Poller
 from intercom.hub.protocol import HubProtocol
 from intercom.hub.turn import TurnEnd
 from intercom.interfaces import IHub
@@ -22,6 +23,7 @@ class HubFactory(ServerFactory):
     :param decoder: makes messages of lines; :param encoder: makes lines of answers.
     :param trusted: let every connection in without a key (an embedder's own transports).
     :param limits: how fast each may speak.
+    :param poller: reads them, where there is one; see :mod:`intercom.hub.poller`.
     """
 
     _log = Logger()
@@ -34,6 +36,7 @@ class HubFactory(ServerFactory):
         encoder: Encoder,
         trusted: bool = False,
         limits: Limits = DEFAULTS,
+        poller: Poller | None = None,
     ) -> None:
         self._hub = hub
         self._decoder = decoder
@@ -41,7 +44,8 @@ class HubFactory(ServerFactory):
         self._trusted = trusted
         self._limits = limits
         self._full = False
-        self._turn = TurnEnd(hub.clock)
+        self.poller = poller
+        self.turn = TurnEnd(hub.clock) if poller is None else poller.turn
 
     def room(self) -> int:
         """How many connections more are served."""
@@ -59,6 +63,7 @@ class HubFactory(ServerFactory):
         self._full = False
         needs_key = not self._trusted and not isinstance(addr, UNIXAddress)
         pace = Pace(self._limits.message_rate, self._limits.byte_rate, self._hub.clock.seconds())
-        protocol = HubProtocol(self._hub, self._decoder, self._encoder, self._turn, needs_key, pace)
+        parts = self._hub, self._decoder, self._encoder, self.turn
+        protocol = HubProtocol(*parts, needs_key, pace, self.poller)
         protocol.factory = self
         return protocol

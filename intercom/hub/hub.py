@@ -151,10 +151,8 @@ class Hub:
         return Deferred.fromCoroutine(self._start())
 
     def shut_down(self) -> Deferred[None]:
-        """Leave in good order, within two seconds whatever peers and disks do.
-
-        Receipts under way are said, peers are told and closed, stragglers aborted,
-        the spool written and synced, the published list withdrawn.
+        """Leave in good order, within two seconds whatever peers and disks do: receipts under way
+        are said, peers told and closed, stragglers aborted, the spool synced, the list withdrawn.
         """
         return Deferred.fromCoroutine(self._shut_down())
 
@@ -227,16 +225,16 @@ class Hub:
 
     def receive(self, connection: int, messages: Iterable[Message | IntercomError]) -> None:
         """See :meth:`IHub.receive`."""
-        now = self.clock.seconds()
+        now, entries, core = self.clock.seconds(), list[Entry](), self._core
         for message in messages:
             try:
-                if isinstance(message, IntercomError):
-                    effects = self._core.garbled(connection, message, now)
-                else:
-                    effects = self._core.submit(connection, message, now)
-                self._perform(effects)
+                garbled = isinstance(message, IntercomError)
+                handle: Any = core.garbled if garbled else core.submit
+                self._gather(handle(connection, message, now), entries)
             except Exception:
                 self._internal(connection)
+        if entries:
+            self._spool.append(entries)
 
     def detach(self, connection: int) -> None:
         """See :meth:`IHub.detach`."""
@@ -330,13 +328,17 @@ class Hub:
 
     def _perform(self, effects: list[fx.Effect]) -> None:
         entries: list[Entry] = []
+        self._gather(effects, entries)
+        if entries:
+            self._spool.append(entries)
+
+    def _gather(self, effects: list[fx.Effect], entries: list[Entry]) -> None:
+        """Perform all but appends, which are added to ``entries``."""
         for effect in effects:
             if type(effect) is fx.AppendEntry:
                 entries.append(effect.entry)
             else:
                 self._performers[type(effect)](effect)
-        if entries:
-            self._spool.append(entries)
 
     def _push(self, effect: fx.Push) -> None:
         peer = self._peers.get(effect.connection)

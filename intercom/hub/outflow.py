@@ -8,6 +8,10 @@ on, since they were caused by what the peer itself said; a peer that causes more
 than :data:`ANSWER_LIMIT` of them unread is not read from either until it has
 taken them. It is a producer of its own because the protocol must not be: a peer
 slow to read pushes must still be heard.
+
+The transport asks the reactor to write, which costs two system calls and a turn. So where a
+poller reads (:mod:`intercom.hub.poller`), lines go to the socket at once, and the transport
+gets only what the kernel does not take; until that has left, everything waits here.
 """
 
 from __future__ import annotations
@@ -62,7 +66,20 @@ class Outflow:
         self._over = 0  # how many limits are passed
         self._closed = False
         self._finish: Callable[[], None] | None = None
+        self._handed = False  # the transport was given something, and may still have it
+        self._send: Callable[[bytes], int] | None = None
         transport.registerProducer(self, True)
+
+    def quicken(self, send: Callable[[bytes], int]) -> None:
+        """Give lines to the socket itself, as ``socket.send`` does, from now on.
+
+        The transport then tells of each time that it has nothing left (it has a pull producer),
+        for what it was given must leave first. Nothing was given to it yet, or all stays as it is.
+        """
+        if not (self._handed or self._closed):
+            self._send = send
+            self._transport.unregisterProducer()
+            self._transport.registerProducer(self, False)
 
     @property
     def unsent(self) -> int:
@@ -108,7 +125,7 @@ class Outflow:
             del self._lines[:taken]
             self._unsent -= size
             chunk.append(b"")
-            self._transport.write(self._ending.join(chunk))
+            self._hand_over(self._ending.join(chunk))
         if self._lines or self._stopped:
             return
         if self._over:
@@ -118,6 +135,19 @@ class Outflow:
             finish, self._finish = self._finish, None
             self._transport.unregisterProducer()
             finish()
+
+    def _hand_over(self, data: bytes) -> None:
+        if self._send is not None:
+            try:
+                sent = self._send(data)
+            except OSError:  # it is full, or gone: the transport will find out
+                sent = 0
+            if sent == len(data):
+                return
+            self._stopped = True
+            data = data[sent:]
+        self._handed = True
+        self._transport.write(data)
 
     def finish(self, then: Callable[[], None]) -> None:
         """Take nothing more; once everything was handed over, unregister and call ``then``."""
@@ -129,7 +159,7 @@ class Outflow:
             self._scheduled = True
             self._turn.call(self.flush)
 
-    # -- IPushProducer, called by the transport, from within write() as well, and repeatedly
+    # -- producer, called by the transport, from within write() as well, and repeatedly
 
     def pauseProducing(self) -> None:
         """The transport's buffer is full."""

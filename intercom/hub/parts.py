@@ -21,6 +21,7 @@ from intercom.hub.factory import HubFactory
 from intercom.hub.hub import Hub
 from intercom.hub.pi.bus import Bus
 from intercom.hub.pi.files import BusFiles
+from intercom.hub.poller import Poller, is_supported
 from intercom.hub.registry import FileRegistry
 from intercom.interfaces import ISpool, IWorker
 from intercom.settings.hub import HubSettings
@@ -42,6 +43,7 @@ class HubParts(NamedTuple):
     :ivar factory: makes its protocols; ``pi_factory`` those of the places of pi clients.
     :ivar state_id: what pi clients must show over TCP; a new one for each hub.
     :ivar worker: does the registry's file work; ended after the hub.
+    :ivar poller: reads connections; closed last.
     """
 
     hub: Hub
@@ -49,6 +51,7 @@ class HubParts(NamedTuple):
     worker: IWorker
     pi_factory: DoorFactory | None = None
     state_id: str = ""
+    poller: Poller | None = None
 
 
 def assemble(
@@ -58,7 +61,7 @@ def assemble(
     leave: Callable[[str], None],
     unused: Callable[[], None] = lambda: None,
 ) -> HubParts:
-    """Put the real parts of a hub together; touches nothing but memory.
+    """Put the real parts of a hub together; touches no file.
 
     :param key: what connections from elsewhere must show, None to let none in.
     :param leave: called with a reason when the hub can no longer keep its promises.
@@ -66,16 +69,15 @@ def assemble(
     """
     paths = settings.paths
     new_id = drawn_ids().__next__
-
-    def timestamp() -> str:
-        return format_timestamp(time.time())
-
+    timestamp = timestamps(time.time)
     spare = budget(open_at_most(), settings.limits.connections)
     limits = settings.limits._replace(connections=spare.connections)
     worker = ThreadWorker(reactor, "intercom-registry")
     decoder = Decoder(paths.name, new_id, timestamp)
     notice = NoticeWriter(paths.name, new_id, timestamp)
-    spool = ThreadedSpool(reactor, paths, limits=limits, open_files=spare.inboxes)
+    poller = Poller(reactor) if settings.poller and is_supported(reactor) else None
+    files = spare.inboxes
+    spool = ThreadedSpool(reactor, paths, limits=limits, open_files=files, poller=poller)
     attendance = Attendance(limits.connections, reactor.seconds())
     state_id = str(uuid4())
     bus = assemble_bus(reactor, settings, spool, attendance, state_id, unused)
@@ -92,9 +94,9 @@ def assemble(
         bus,
     )
     encoder = Encoder(paths.name, new_id, timestamp, _who(settings))
-    ndjson = HubFactory(hub, decoder, encoder, limits=limits)
+    ndjson = HubFactory(hub, decoder, encoder, limits=limits, poller=poller)
     doors = DoorFactory(ndjson, bus), DoorFactory(ndjson, bus, for_pi=True)
-    return HubParts(hub, doors[0], worker, doors[1], state_id)
+    return HubParts(hub, doors[0], worker, doors[1], state_id, poller)
 
 
 def _who(settings: HubSettings) -> dict[str, Any]:
@@ -155,6 +157,24 @@ def bus_limits(limits: Limits) -> BusLimits:
 
 def _milliseconds(seconds: float) -> int:
     return round(min(seconds * 1000, _NEVER_MS))
+
+
+def timestamps(clock: Callable[[], float]) -> Callable[[], str]:
+    """Says the time as the hub's own lines have it, to the millisecond.
+
+    To write it anew for each of a thousand receipts of one moment would cost as much as the
+    rest of the line.
+    """
+    said, since = "", 0.0
+
+    def timestamp() -> str:
+        nonlocal said, since
+        now = clock()
+        if not 0 <= now - since < 0.001:
+            said, since = format_timestamp(now), now
+        return said
+
+    return timestamp
 
 
 def drawn_ids() -> Iterator[str]:

@@ -15,6 +15,7 @@ from zope.interface import implementer
 from intercom.core.limits import Pace
 from intercom.errors import ProtocolError
 from intercom.hub.connection import Connection
+from intercom.hub.poller import Poller
 from intercom.hub.turn import TurnEnd
 from intercom.interfaces import IHub, IPeer
 from intercom.messages import Message, Reply, Welcome
@@ -47,8 +48,9 @@ class HubProtocol(Connection, LineReceiver):
         turn: TurnEnd,
         needs_key: bool,
         pace: Pace | None = None,
+        poller: Poller | None = None,
     ) -> None:
-        super().__init__(hub.clock, turn, b"\n")
+        super().__init__(hub.clock, turn, b"\n", poller)
         self._hub = hub
         self._decoder = decoder
         self._encoder = encoder
@@ -89,6 +91,7 @@ class HubProtocol(Connection, LineReceiver):
             self._hub.receive(self._number, self._messages(lines))
         if not self._begun:
             self._begun = True
+            self._quicken()
             if not lines:
                 self._hub.begun(self._number)
 
@@ -202,9 +205,3 @@ class HubProtocol(Connection, LineReceiver):
 
     def _resume(self) -> None:
         self._hub.resume(self._number)
-
-    def _stop_reading(self) -> None:
-        self.pauseProducing()
-
-    def _read_on(self) -> None:
-        self.resumeProducing()

@@ -345,6 +345,8 @@ class HubService(Service):
                 steps.insert(0, self._lending.close)
             if self._parts is not None:
                 steps += [self._parts.hub.shut_down, self._parts.worker.quit]
+                if self._parts.poller is not None:
+                    steps.append(self._parts.poller.close)
             for step in steps:
                 await self._step(step, deadline)
             if self._parts is not None:

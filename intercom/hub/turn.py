@@ -13,7 +13,9 @@ class TurnEnd:
     """Runs each callable once, in order, after the events of the present turn.
 
     One delayed call serves all connections, so that a turn which touches a
-    hundred of them costs one timer and a hundred joined writes.
+    hundred of them costs one timer and a hundred joined writes. Who handles many
+    events in a row (:class:`intercom.hub.poller.Poller`) ends the turn itself,
+    and there is no timer at all.
     """
 
     _log = Logger()
@@ -21,14 +23,25 @@ class TurnEnd:
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self._waiting: list[Callable[[], None]] = []
+        self._held = False
 
     def call(self, action: Callable[[], None]) -> None:
         """Run ``action`` at the end of this turn. The caller sees to it that it asks once."""
-        if not self._waiting:
-            self._clock.callLater(0, self._end)
+        if not self._waiting and not self._held:
+            self._clock.callLater(0, self._run)
         self._waiting.append(action)
 
-    def _end(self) -> None:
+    def begin(self) -> None:
+        """Events follow until :meth:`end`."""
+        self._held = True
+
+    def end(self) -> None:
+        """They are over: run what waits, and what that asks for."""
+        while self._waiting:
+            self._run()
+        self._held = False
+
+    def _run(self) -> None:
         waiting, self._waiting = self._waiting, []
         for action in waiting:
             try:

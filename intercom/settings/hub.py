@@ -31,6 +31,8 @@ class HubSettings:
         (``tcp:7654:interface=127.0.0.1``).
     :ivar pi: be found where the pi clients look for their broker.
     :ivar leaves_unused: end as their own broker does, a few seconds after the last one left.
+    :ivar poller: read connections by a poller where the system has one; see
+        :mod:`intercom.hub.poller`.
     :ivar kept: members for the channel's ``channel.json``, written once this hub leads,
         so that its successors are like it.
     :ivar limits: how much of everything it allows.
@@ -47,6 +49,7 @@ class HubSettings:
     limits: Limits = DEFAULTS
     pi: bool = False
     leaves_unused: bool = False
+    poller: bool = True
 
     def __post_init__(self) -> None:
         if self.durability not in LEVELS:
@@ -124,6 +127,7 @@ def hub_settings(
         limits=_limits(settings),
         pi=settings.value("pi"),
         leaves_unused=leaves_unused,
+        poller=settings.value("poller"),
     )
 
 

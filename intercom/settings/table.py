@@ -374,6 +374,15 @@ _ROWS = (
         user=False,
         help="be found where pi-intercom and pi-subagents look for their broker",
     ),
+    Setting(
+        "poller",
+        BOOLEAN,
+        True,
+        ("INTERCOM_POLLER",),
+        channel=True,
+        user=True,
+        help="read busy connections many at a time, past Twisted's way for each; Linux",
+    ),
     *LIMITS,
 )
 

@@ -49,6 +49,10 @@ class Room(NamedTuple):
         return Refused(entry.ticket, entry.inbox, self.code, self.text, noted=self.noted)
 
 
+#: There is no end of it.
+_AMPLE = Room(_PLENTY)
+
+
 class Quota:
     """The bounds of one channel, and what is known of how far they are used.
 
@@ -81,9 +85,12 @@ class Quota:
         self._sizes = {name: extent.size for name, extent in inboxes.items()}
         self.total = sum(self._sizes.values())
 
-    def note(self, path: str, size: int | None) -> None:
-        """An inbox has so many bytes now; None if it is gone."""
-        name = os.path.basename(path)
+    def knows(self, name: str) -> bool:
+        """Whether an inbox file of this name was there when it was last heard of."""
+        return name in self._sizes
+
+    def note(self, name: str, size: int | None) -> None:
+        """An inbox file has so many bytes now; None if it is gone."""
         grown = (size or 0) - self._sizes.get(name, 0)
         self.total += grown
         if size is None:
@@ -126,13 +133,21 @@ class Quota:
         :param size: its size; :param wanted: so many bytes are to be appended, at most.
         :param read: tells how many of its bytes are read; asked only where it matters.
         """
-        rooms = [self._of_inbox(session, size, wanted, read), self._of_channel(wanted)]
-        return min([*rooms, self._of_disk(wanted)])
+        own = self._of_inbox(session, size, wanted, read)
+        if self._is_ample(wanted):
+            return own
+        return min([own, self._of_channel(wanted), self._of_disk(wanted)])
+
+    def _is_ample(self, wanted: int) -> bool:
+        """Whether channel and disk have room for so much, as nearly always."""
+        most = self._limits.channel_size
+        fits = most is None or self.total + wanted <= most
+        return fits and (not self._ask(fresh=False) or wanted <= self._spare)
 
     def _of_inbox(self, session: str, size: int, wanted: int, read: Callable[[], int]) -> Room:
         most = self._limits.inbox_size
         if most is None or size + wanted <= most:
-            return Room(_PLENTY)
+            return _AMPLE
         text = (
             f"the inbox of {session!r} takes {most} bytes of unread messages, and has no room for "
             f"this one; it has to be read first"
@@ -142,7 +157,7 @@ class Quota:
     def _of_channel(self, wanted: int) -> Room:
         most = self._limits.channel_size
         if most is None or self.total + wanted <= most:
-            return Room(_PLENTY)
+            return _AMPLE
         text = (
             f"the inboxes of this channel may have {most} bytes, and there is no room for this "
             f"message; some have to be read, or removed: intercom cleanup"
@@ -151,7 +166,7 @@ class Quota:
 
     def _of_disk(self, wanted: int) -> Room:
         if not self._ask(fresh=False) or wanted <= self._spare:
-            return Room(_PLENTY)
+            return _AMPLE
         self._ask(fresh=True)
         text = (
             f"this would not leave {self._floor} bytes free where the channel lies; "
@@ -187,6 +202,8 @@ class Quota:
         Not more often than every second, and seldom where it takes long. No inbox is locked
         by the caller.
         """
+        if self._is_ample(wanted):
+            return
         begun = self._clock()
         early = self._make_room_at is not None and begun < self._make_room_at
         if early or not self._short(wanted):

@@ -29,7 +29,7 @@ WORTH_MOVING = 8 << 20
 #: Seconds after a commit for which further ones of the same inbox gather. A busy listener
 #: acknowledges message by message; each commit replaces a file, and holds the inbox's lock
 #: against the appends that bring the next message.
-COMMIT_PAUSE = 0.05
+COMMIT_PAUSE = 0.2
 
 _T = TypeVar("_T")
 

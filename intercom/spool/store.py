@@ -163,7 +163,8 @@ class Store:
             inbox = self._inboxes.get(session)
             path = self._paths.inbox(session)
             found = self._calls.stat(path)
-            self._quota.note(path, None if found is None else found.st_size)
+            name = os.path.basename(path)
+            self._quota.note(name, None if found is None else found.st_size)
             if found is None or (inbox is not None and inbox.unchanged(found)):
                 return
             inbox = inbox or self._track(session)
@@ -191,9 +192,11 @@ class Store:
             group = groups[session]
             wanted = sum([len(entry.line) + 1 for entry in group])
             self._quota.make_room(wanted)
-            if not group or self._refuse_newcomer(session, group, done):
+            inbox = self._inboxes.get(session)
+            there = inbox is not None and self._quota.knows(inbox.name)
+            if not group or (not there and self._refuse_newcomer(session, group, done)):
                 return True
-            inbox = self._inboxes.get(session) or self._track(session)
+            inbox = inbox or self._track(session)
             held = self._lock(inbox.path, create=True)
             assert held is not None
             try:
@@ -207,7 +210,7 @@ class Store:
                     self._calls, self._recent, inbox, held[0], group, stranger, room
                 )
                 written.write(size)
-                self._quota.note(inbox.path, inbox.end)
+                self._quota.note(inbox.name, inbox.end)
                 self._account(inbox, held[0], group, written, done)
             finally:
                 self._calls.unlock(held[0].fd)

@@ -64,6 +64,8 @@ class ThreadedSpool:
     :param writer: appends. :param syncer: syncs. :param reader: does everything else.
     :param clock: epoch seconds. :param boot: names this boot of the machine.
     :param limits: how much may be stored. :param open_files: inboxes that are kept open.
+    :param poller: hears the threads and says when a turn ends (``intercom.hub.poller``); the
+        reactor does without one.
     """
 
     _log = Logger()
@@ -81,16 +83,16 @@ class ThreadedSpool:
         boot: Callable[[], str] = boot_id,
         limits: Limits = UNBOUNDED,
         open_files: int | None = None,
+        poller: Any = None,
     ) -> None:
         self._reactor = reactor
-        self._paths = paths
-        self._calls = calls or FileCalls()
-        self._clock = clock
-        self._boot = boot
+        self._soon = poller.turn.call if poller else lambda work: reactor.callLater(0, work)
+        self._paths, self._calls = paths, calls or FileCalls()
+        self._clock, self._boot = clock, boot
         self._trouble, self._floor = "", limits.free_space
-        self._writer = writer or ThreadWorker(reactor, "spool-writer")
-        self._syncer = syncer or ThreadWorker(reactor, "spool-syncer")
-        self._reader = reader or ThreadWorker(reactor, "spool-reader")
+        self._writer = writer or ThreadWorker(poller or reactor, "spool-writer")
+        self._syncer = syncer or ThreadWorker(poller or reactor, "spool-syncer")
+        self._reader = reader or ThreadWorker(poller or reactor, "spool-reader")
         self._store = Store(paths, self._calls, clock, open_files, limits)
         self._trails = Trails(paths, self._calls)  # for the reader's thread
         self._held = HeldEntries(reactor, PATIENCE, self._wake)
@@ -103,7 +105,7 @@ class ThreadedSpool:
         self._opening = self._opened = self._closing = self._closed = False
         self._gathered: list[Entry] = []
         self._pushes, self._given_up = list[Push](), list[GivenUp]()
-        self._writing = False
+        self._writing = self._woken = False
         self._looks, self._looks_later, self._sightings = set[str](), set[str](), set[str]()
         self._pauses = Pauses(reactor)
         self._progress: Deferred[None] | None = None
@@ -165,8 +167,13 @@ class ThreadedSpool:
             self._tell("written", refused)
 
     def _wake(self) -> None:
-        if not self._writing:  # else what has gathered goes when the writer is back
-            self._pauses.after(0, "write", self._write)
+        if not (self._writing or self._woken):  # else it goes when the writer is back, or soon
+            self._woken = True
+            self._soon(self._write_now)
+
+    def _write_now(self) -> None:
+        self._woken = False
+        self._write()
 
     def _write(self) -> None:
         """Give the writer all that has gathered, if it is free."""

@@ -80,6 +80,7 @@ class TrackedInbox:
     ) -> None:
         self.session = book.session
         self.path = path
+        self.name = os.path.basename(path)
         self.end = -1
         self.generation = 0
         self._book = book

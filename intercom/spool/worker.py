@@ -4,44 +4,43 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
-from twisted.internet.threads import deferToThreadPool
-from twisted.python.threadpool import ThreadPool
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from intercom.errors import IntercomError
 from intercom.interfaces import IWorker
+
+#: What is to be done, and who waits for it.
+_Piece = tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]
 
 
 def _gone() -> Deferred[Any]:
     return fail(IntercomError("this worker has ended", code="SHUTTING_DOWN"))
 
 
-class _DaemonThread(Thread):
-    """A thread that does not keep a process alive: work stuck in the kernel must not either."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs, daemon=True)
-
-
-class _Pool(ThreadPool):
-    threadFactory = _DaemonThread  # noqa: N815  Twisted's name
-
-
 @implementer(IWorker)
 class ThreadWorker:
     """Work in one thread of its own, which begins with the first piece of work.
 
+    A queue and a callback each way, and nothing between: Twisted's own pools cost twice the
+    hand-over (docs/performance). The thread does not keep a process alive: work stuck in the
+    kernel must not either.
+
+    :param reactor: is told from the thread; a :class:`intercom.hub.poller.Poller` does too.
     :param name: of the thread, for people who look at the process.
     """
 
     def __init__(self, reactor: IReactorFromThreads, name: str) -> None:
-        self._reactor = reactor
-        self._pool = _Pool(1, 1, name)  # one thread: the default pool keeps no order
+        self._call = reactor.callFromThread
+        self._name = name
+        self._thread: Thread | None = None
+        self._todo: SimpleQueue[_Piece | None] = SimpleQueue()
         self._quitting = False
         self._ended: list[Deferred[None]] | None = []
 
@@ -49,9 +48,27 @@ class ThreadWorker:
         """See ``IWorker``."""
         if self._quitting:
             return _gone()
-        if not self._pool.started:
-            self._pool.start()
-        return deferToThreadPool(self._reactor, self._pool, work, *args)
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        done: Deferred[Any] = Deferred()
+        self._todo.put((done, work, args))
+        return done
+
+    def _run(self) -> None:
+        """The thread's life."""
+        while True:
+            piece = self._todo.get()
+            if piece is None:
+                return
+            done, work, args = piece
+            try:
+                result = work(*args)
+            except BaseException:
+                self._call(done.errback, Failure())
+            else:
+                self._call(done.callback, result)
+            del piece, done, work, args  # nothing is kept alive while there is nothing to do
 
     def quit(self) -> Deferred[None]:
         """See ``IWorker``."""
@@ -61,14 +78,15 @@ class ThreadWorker:
         self._ended.append(ended)
         if not self._quitting:
             # Joining the thread would block; behind all other work it returns at once.
-            last = self.do(int) if self._pool.started else succeed(0)
+            last = self.do(int) if self._thread is not None else succeed(0)
             self._quitting = True
             last.addBoth(self._end)
         return ended
 
     def _end(self, _last: object) -> None:
-        if self._pool.started:
-            self._pool.stop()
+        if self._thread is not None:
+            self._todo.put(None)
+            self._thread.join()
         waiting, self._ended = self._ended or [], None
         for ended in waiting:
             ended.callback(None)
@@ -79,7 +97,7 @@ class MemoryWorker:
     """The twin of :class:`ThreadWorker`: each piece of work waits for :meth:`perform`."""
 
     def __init__(self) -> None:
-        self._todo: deque[tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._todo: deque[_Piece] = deque()
         self._quitting = False
 
     def do(self, work: Callable[..., Any], *args: Any) -> Deferred[Any]:

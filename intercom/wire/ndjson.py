@@ -10,7 +10,7 @@ there is one set of rules, and this module only knows a short cut through it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -113,6 +113,8 @@ _decode_header = msgspec.json.Decoder(_Header).decode
 _decode_chat = msgspec.json.Decoder(_ChatPayload).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
+#: The same few names come with every line; a refusal is not remembered.
+_check_name = lru_cache(maxsize=4096)(check_session)
 
 
 class Decoder:
@@ -154,10 +156,11 @@ class Decoder:
         header, payload = plain
         try:
             # In the order of the close reading, so that a line with two faults gets one answer.
-            check_session(header.from_session)
+            _check_name(header.from_session)
             if header.type == "chat" and header.to_session not in EVERYONE:
-                check_session(header.to_session)
-            self._check_channel(header.channel)
+                _check_name(header.to_session)
+            if header.channel != self._channel:
+                self._check_channel(header.channel)
             if header.type != "chat":
                 return _control(header.type, header.id, header.from_session, payload)
             options = _chat_options(payload)

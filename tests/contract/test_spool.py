@@ -187,11 +187,11 @@ class SpoolContract:
 
     def now(self: Any, answer: Deferred[Any]) -> Any:
         """The answer; a commit may wait for others a moment."""
-        self.pass_time(0.1)
+        self.pass_time(0.3)
         return self.successResultOf(answer)
 
     def refusal(self: Any, answer: Deferred[Any], kind: type[Exception]) -> Any:
-        self.pass_time(0.1)
+        self.pass_time(0.3)
         return self.failureResultOf(answer, kind).value
 
     def pass_time(self, seconds: float, step: float = 0.05) -> None:
@@ -441,7 +441,7 @@ class SpoolContract:
             self.spool.commit("bob", Position(1, place))
             for place in (2 * size, size, 3 * size, 2 * size, 7, 4 * size)
         ] + [self.spool.commit("bob", Position(2, 0))]
-        self.pass_time(0.1)
+        self.pass_time(0.3)
         stored = [self.successResultOf(answer).offset // size for answer in answers[:4]]
         self.assertEqual(stored, [2, 2, 3, 3])
         for answer in answers[4:]:

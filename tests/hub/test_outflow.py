@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -30,6 +32,15 @@ class Wire:
             assert self.producer is not None
             self.producer.pauseProducing()
             self.producer.pauseProducing()  # real transports repeat themselves
+
+
+class PullWire(Wire):
+    """A transport that says each time that it has nothing left, if it is asked to."""
+
+    def registerProducer(self, producer: Outflow, streaming: bool) -> None:
+        self.producer = producer
+        if not streaming:
+            producer.resumeProducing()
 
 
 class OutflowTests(SynchronousTestCase):
@@ -133,6 +144,79 @@ class OutflowTests(SynchronousTestCase):
         self.assertEqual((self.wire.writes, self.outflow.unsent), ([], 0))
 
 
+class QuickOutflowTests(SynchronousTestCase):
+    """Lines that go to the socket itself; the transport gets what the kernel does not take."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.wire = PullWire()
+        self.sent: list[bytes] = []
+        self.room = 1 << 30
+        self.calls: list[str] = []
+        notes = [partial(self.calls.append, name) for name in ("pause", "hold", "drained")]
+        self.outflow = Outflow(self.wire, TurnEnd(self.clock), *notes)
+
+    def send(self, data: bytes) -> int:
+        if not self.room:
+            raise BlockingIOError
+        taken = data[: self.room]
+        self.room -= len(taken)
+        self.sent.append(taken)
+        return len(taken)
+
+    def test_one_turn_is_one_send(self) -> None:
+        """The transport hears nothing of it."""
+        self.outflow.quicken(self.send)
+        for line in (b"a", b"b"):
+            self.outflow.write(line)
+        self.clock.advance(0)
+        self.assertEqual((self.sent, self.wire.writes), ([b"a\nb\n"], []))
+
+    def test_the_rest_goes_to_the_transport_and_everything_else_waits_for_it(self) -> None:
+        """No byte passes another."""
+        self.outflow.quicken(self.send)
+        self.room = 3
+        self.outflow.write(b"abcd")
+        self.clock.advance(0)
+        self.assertEqual((self.sent, self.wire.writes), ([b"abc"], [b"d\n"]))
+        self.room = 100
+        self.outflow.write(b"e")
+        self.clock.advance(0)
+        self.assertEqual((self.sent, self.wire.writes), ([b"abc"], [b"d\n"]))
+        self.assertEqual(self.outflow.unsent, 2)
+        self.outflow.resumeProducing()
+        self.assertEqual(self.sent, [b"abc", b"e\n"])
+        self.room = 0
+        self.outflow.write(b"f")
+        self.clock.advance(0)
+        self.assertEqual(self.wire.writes, [b"d\n", b"f\n"])
+
+    def test_limits_hold_and_it_ends_when_the_transport_has_nothing_left(self) -> None:
+        """As where the transport writes all."""
+        self.outflow.quicken(self.send)
+        self.room = 0
+        self.outflow.write(b"x")
+        self.clock.advance(0)
+        self.outflow.write(b"y" * (PUSH_LIMIT + 1))
+        self.assertEqual(self.calls, ["pause"])
+        self.outflow.finish(lambda: self.calls.append("finished"))
+        self.assertEqual(self.calls, ["pause"])
+        self.room = 1 << 30
+        self.outflow.resumeProducing()
+        self.assertEqual(self.calls, ["pause", "drained", "finished"])
+        self.assertEqual(sum(map(len, self.sent)), PUSH_LIMIT + 2)
+        self.assertIsNone(self.wire.producer)
+
+    def test_where_the_transport_may_still_hold_something_all_stays_as_it_was(self) -> None:
+        """What was given to it must leave first."""
+        self.outflow.write(b"early")
+        self.clock.advance(0)
+        self.outflow.quicken(self.send)
+        self.outflow.write(b"late")
+        self.clock.advance(0)
+        self.assertEqual((self.sent, self.wire.writes), ([], [b"early\n", b"late\n"]))
+
+
 class TurnEndTests(SynchronousTestCase):
     """One timer serves all who ask."""
 
@@ -151,3 +235,17 @@ class TurnEndTests(SynchronousTestCase):
         clock.advance(0)
         self.assertEqual(calls, [1, 2])
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_who_holds_a_turn_ends_it_without_a_timer(self) -> None:
+        """What the end of a turn asks for is of the same turn."""
+        clock, calls = Clock(), []
+        turn = TurnEnd(clock)
+        turn.begin()
+        turn.call(lambda: turn.call(lambda: calls.append(2)))
+        turn.call(lambda: calls.append(1))
+        self.assertEqual((calls, clock.getDelayedCalls()), ([], []))
+        turn.end()
+        self.assertEqual((calls, clock.getDelayedCalls()), ([1, 2], []))
+        turn.call(lambda: calls.append(3))
+        clock.advance(0)
+        self.assertEqual(calls, [1, 2, 3])

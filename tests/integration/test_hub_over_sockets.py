@@ -21,6 +21,7 @@ from intercom.hub import connection
 from intercom.hub.factory import HubFactory
 from intercom.hub.hub import Hub
 from intercom.hub.patience import listen_unix
+from intercom.hub.poller import Poller
 from intercom.hub.registry import FileRegistry
 from intercom.messages import Fault
 from intercom.paths import ChannelPaths
@@ -36,9 +37,13 @@ DEADLINE_S = 60.0
 
 
 class Running:
-    """A hub that listens at a socket of its own."""
+    """A hub that listens at a socket of its own.
 
-    def __init__(self, base: str) -> None:
+    :param quick: it reads and writes past the reactor's way for each event.
+    """
+
+    def __init__(self, base: str, quick: bool) -> None:
+        self.poller = Poller(reactor) if quick else None
         self.paths = ChannelPaths(base, "test")
         self.paths.prepare()
         self.worker = ThreadWorker(reactor, "registry")
@@ -48,7 +53,7 @@ class Running:
         decoder = Decoder("test", self.new_id, self.now)
         self.hub = Hub(
             core,
-            ThreadedSpool(reactor, self.paths),
+            ThreadedSpool(reactor, self.paths, poller=self.poller),
             registry,
             reactor,
             decode=lambda line: decoder.decode(line, None),
@@ -57,6 +62,7 @@ class Running:
             self.hub,
             decoder,
             Encoder("test", self.new_id, self.now, {"pid": os.getpid(), "version": "t"}),
+            poller=self.poller,
         )
         self.port: Any = listen_unix(reactor, self.paths.socket, factory, 100, 0o700)
 
@@ -72,14 +78,16 @@ class Running:
         await self.port.stopListening()
         await self.hub.shut_down()
         await self.worker.quit()
+        if self.poller is not None:
+            self.poller.close()
 
     def line(self, kind: str, **fields: Any) -> bytes:
         return json.dumps({"type": kind, **fields}).encode() + b"\n"
 
 
-@pytest_twisted.async_yield_fixture
-async def running(channel_dir: str) -> AsyncIterator[Running]:
-    running = Running(str(channel_dir))
+@pytest_twisted.async_yield_fixture(params=[False, True], ids=["reactor", "poller"])
+async def running(channel_dir: str, request: Any) -> AsyncIterator[Running]:
+    running = Running(str(channel_dir), request.param)
     await running.hub.start()
     yield running
     await running.stop()

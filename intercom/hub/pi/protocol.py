@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 
 from intercom.hub.connection import ANSWER_S, LINGER_S, Connection
 from intercom.hub.pi.watching import is_taken
+from intercom.hub.poller import Poller
 from intercom.hub.turn import TurnEnd
 from intercom.wire.pi.fields import Record
 from intercom.wire.pi.frames import FrameCutter
@@ -30,14 +31,14 @@ class PiProtocol(Connection, Protocol):
     :param local: it came by a Unix socket, so that the kernel says who it is.
     """
 
-    def __init__(self, bus: Bus, turn: TurnEnd, local: bool) -> None:
-        super().__init__(bus.clock, turn, b"")
+    def __init__(self, bus: Bus, turn: TurnEnd, local: bool, poller: Poller | None = None) -> None:
+        super().__init__(bus.clock, turn, b"", poller)
         self._bus = bus
         self._local = local
         self._cutter = FrameCutter()
         self._frames: Iterator[Record] = iter(())
         self._number = -1
-        self._mute = False
+        self._mute = self._begun = False
 
     # -- Twisted calls
 
@@ -51,6 +52,9 @@ class PiProtocol(Connection, Protocol):
         if not self._deaf:
             self._frames = self._cutter.feed(data)
             self._hand_over()
+            if not self._begun:
+                self._begun = True
+                self._quicken()
 
     def readConnectionLost(self) -> None:
         """It says no more, and hears all that is still to be said to it."""
@@ -58,7 +62,7 @@ class PiProtocol(Connection, Protocol):
         self._hand_over(rest=True)
         self._bus.gone(self._number)
         if self._farewell is not None and not self._farewell.active():
-            self._wire.loseConnection()  # we had said our last before
+            self._lose()  # we had said our last before
 
     def writeConnectionLost(self) -> None:
         """We have ended our half; it is read on."""
@@ -95,8 +99,8 @@ class PiProtocol(Connection, Protocol):
     def say(self, frame: bytes) -> None:
         """Write a whole frame, joined with what else this turn writes."""
         self._outflow.write(frame)
-        if self._outflow.unsent > MOST_UNSENT and not self._lost:
-            self._wire.abortConnection()
+        if self._outflow.unsent > MOST_UNSENT:
+            self._abort_now()
 
     def end(self, after_flush: bool) -> None:
         """End the connection: when what was said has left, or at once."""
@@ -104,11 +108,11 @@ class PiProtocol(Connection, Protocol):
             return
         self._deaf = True
         if not after_flush:
-            self._wire.abortConnection()
+            self._abort_now()
         elif self._linger is None:
             if self._holds:  # what it said is read to its end, or the kernel calls it an accident
                 self._holds.clear()
-                self._wire.resumeProducing()
+                self._inlet.resume()
             # Not at once: what the others are told of it leaves before; and what it says just
             # now, not knowing that another has its session, meets an open connection.
             pause = 0.0 if self._mute else ANSWER_S
@@ -118,7 +122,7 @@ class PiProtocol(Connection, Protocol):
     def _leave(self) -> None:
         """All was said to it."""
         if self._mute:
-            self._wire.loseConnection()
+            self._lose()
         else:
             self._stop_writing()
 
@@ -137,10 +141,7 @@ class PiProtocol(Connection, Protocol):
     def _resume(self) -> None:
         self._bus.resume(self._number)
 
-    def _stop_reading(self) -> None:
-        self._wire.pauseProducing()
-
     def _read_on(self) -> None:
         self._hand_over()
         if not self._holds and not self._lost:
-            self._wire.resumeProducing()
+            self._inlet.resume()
