@@ -40,16 +40,15 @@ class Errands:
 
     def commit(self, effect: fx.CommitPosition) -> None:
         """See :class:`fx.CommitPosition`."""
-
-        def refused(failure: Failure) -> None:
-            failure.trap(IntercomError, OSError)
-            self._feed(
-                self._core.commit_refused, effect.connection, _typed(failure), effect.message_id
-            )
-
         committing = self._spool.commit(effect.inbox, effect.position, effect.state)
-        committing.addErrback(refused)
-        committing.addErrback(lambda failure: self._log.failure("a commit failed", failure))
+        committing.addErrback(self._commit_refused, effect)
+
+    def _commit_refused(self, failure: Failure, effect: fx.CommitPosition) -> None:
+        if failure.check(IntercomError, OSError):
+            why = effect.connection, _typed(failure), effect.message_id
+            self._feed(self._core.commit_refused, *why)
+        else:
+            self._log.failure("a commit failed", failure)
 
     def pushed(self, effect: fx.NotePushed) -> None:
         """See :class:`fx.NotePushed`."""

@@ -10,28 +10,16 @@ there is one set of rules, and this module only knows a short cut through it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any
 
 import msgspec
 
 from intercom.errors import ProtocolError
-from intercom.messages import (
-    FEATURES,
-    Ack,
-    Auth,
-    Cancel,
-    Envelope,
-    Heartbeat,
-    ListSessions,
-    Message,
-    Register,
-    TakePlaces,
-    Unknown,
-    Unregister,
-)
+from intercom.messages import Envelope, Message
 from intercom.names import ANONYMOUS, EVERYONE, channel_name, check_session
-from intercom.records import LEVELS, Position
+from intercom.records import LEVELS
+from intercom.wire.controls import control
 from intercom.wire.envelope import (
     MAX_ID,
     MAX_LINE,
@@ -59,9 +47,6 @@ _CR, _LF, _OBJECT, _BACKSLASH = b"\r\n{\\"
 #: once, and no quote within a string: those of eight keys and six strings. A ``reply_to``
 #: that is a string adds two, and so does every further key, at least.
 _QUOTES = 2 * (8 + 6)
-_MAX_POSITION = 2**63 - 1
-
-_P = TypeVar("_P")
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -81,32 +66,6 @@ class _ChatPayload(msgspec.Struct, gc=False):
     strict: msgspec.Raw = msgspec.Raw(b"false")
     durability: msgspec.Raw = msgspec.Raw(b"")
     expects_reply: msgspec.Raw = msgspec.Raw(b"false")
-
-
-class _RegisterPayload(msgspec.Struct, gc=False):
-    features: list[str] | None = None
-    role: Literal["session", "sender"] | None = None
-    token: str | None = None
-    takeover: bool | None = None
-
-
-class _AckPayload(msgspec.Struct, gc=False):
-    offset: Annotated[int, msgspec.Meta(ge=0, le=_MAX_POSITION)]
-    generation: Annotated[int, msgspec.Meta(ge=1, le=_MAX_POSITION)]
-    state: Literal["shown", "read"] | None = None
-
-
-class _CancelPayload(msgspec.Struct, gc=False):
-    message_id: str
-    to: str | None = None
-
-
-class _PlacesPayload(msgspec.Struct, gc=False):
-    plan: dict[str, Any] | None
-
-
-class _AuthPayload(msgspec.Struct, gc=False):
-    key: str
 
 
 _decode_header = msgspec.json.Decoder(_Header).decode
@@ -162,7 +121,7 @@ class Decoder:
             if header.channel != self._channel:
                 self._check_channel(header.channel)
             if header.type != "chat":
-                return _control(header.type, header.id, header.from_session, payload)
+                return control(header.type, header.id, header.from_session, payload)
             options = _chat_options(payload)
         except ProtocolError as error:
             error.message_id = header.id
@@ -196,7 +155,7 @@ class Decoder:
             if fields.get("channel") is not None:
                 self._check_channel(fields["channel"])
             if fields["type"] != "chat":
-                return _control(fields["type"], fields.get("id"), speaker, payload)
+                return control(fields["type"], fields.get("id"), speaker, payload)
             options = _chat_options(payload or b"{}")
             added = self._missing(members, session)
             text = _completed(text, members, added)
@@ -316,84 +275,3 @@ def _level(written: msgspec.Raw) -> str:
         text = f"{place} must be one of {', '.join(LEVELS)}; leave it out for the channel's level"
         raise bad_field(place, text)
     return level
-
-
-# -- what is no chat --------------------------------------------------------------------------
-
-
-def _control(type_: str, message_id: str | None, speaker: str | None, payload: bytes) -> Message:
-    make = _CONTROLS.get(type_)
-    if make is None:
-        return Unknown(type_, message_id, speaker)
-    return make(message_id, speaker, payload or b"{}")
-
-
-def _register(message_id: str | None, speaker: str | None, payload: bytes) -> Register:
-    said = _payload(payload, _RegisterPayload)
-    asked = dict.fromkeys(said.features or ())
-    return Register(
-        id=message_id,
-        speaker=speaker,
-        features=tuple(feature for feature in asked if feature in FEATURES),
-        role=said.role or "session",
-        token=said.token,
-        takeover=said.takeover or False,
-    )
-
-
-def _ack(message_id: str | None, speaker: str | None, payload: bytes) -> Ack:
-    said = _payload(payload, _AckPayload)
-    position = Position(said.generation, said.offset)
-    return Ack(position, said.state or "read", message_id, speaker)
-
-
-def _auth(message_id: str | None, speaker: str | None, payload: bytes) -> Auth:
-    return Auth(_payload(payload, _AuthPayload).key, message_id, speaker)
-
-
-def _cancel(message_id: str | None, speaker: str | None, payload: bytes) -> Cancel:
-    said = _payload(payload, _CancelPayload)
-    to = None if said.to is None else check_session(said.to)
-    return Cancel(said.message_id, to, message_id, speaker)
-
-
-def _places(message_id: str | None, speaker: str | None, payload: bytes) -> TakePlaces:
-    return TakePlaces(_payload(payload, _PlacesPayload).plan, message_id, speaker)
-
-
-def _bare(
-    kind: type[Heartbeat | ListSessions | Unregister],
-    message_id: str | None,
-    speaker: str | None,
-    payload: bytes,
-) -> Message:
-    return kind(message_id, speaker)
-
-
-_CONTROLS: dict[str, Callable[[str | None, str | None, bytes], Message]] = {
-    "register": _register,
-    "announce": _register,
-    "ack": _ack,
-    "auth": _auth,
-    "cancel": _cancel,
-    "places": _places,
-    "heartbeat": partial(_bare, Heartbeat),
-    "list": partial(_bare, ListSessions),
-    "unregister": partial(_bare, Unregister),
-}
-
-
-def _payload(payload: bytes, kind: type[_P]) -> _P:
-    """Read a payload's fields; unknown ones are ignored.
-
-    :raise ProtocolError: ``BAD_ENVELOPE``, naming the field.
-    """
-    try:
-        return msgspec.json.decode(payload, type=kind)
-    except msgspec.ValidationError as error:
-        said, at, place = str(error).rpartition(" - at `$")
-        if at:
-            place = "payload" + place.rstrip("`")
-            raise bad_field(place, f"{place}: {said[:MAX_ID]}") from None
-        place = "payload." + str(error).split("`")[1]
-        raise bad_field(place, f"{place} is missing") from None

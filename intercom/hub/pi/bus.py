@@ -273,15 +273,17 @@ class Bus:
         ours = self._broker.inboxes
         news: list[Outcome] = []
         for outcome in outcomes:
-            if isinstance(outcome, Written | Refused):
+            if isinstance(outcome, Written) and outcome.ticket >= 0:
+                if outcome.duplicate:
+                    continue
+                if outcome.inbox in ours:
+                    # Another dialect's message to one of ours: the file says what it is.
+                    news.append(Appeared(outcome.inbox, outcome.generation, [outcome.record]))
+                else:
+                    self.bridge.listen_to(outcome)
+            elif isinstance(outcome, (Written, Refused)):
                 if outcome.ticket < 0:
                     news.append(outcome)
-                elif outcome.inbox in ours and isinstance(outcome, Written):
-                    # Another dialect's message to one of ours: the file says what it is.
-                    records = [] if outcome.duplicate else [outcome.record]
-                    news += [Appeared(outcome.inbox, outcome.generation, [r]) for r in records]
-                elif isinstance(outcome, Written) and not outcome.duplicate:
-                    self.bridge.listen_to(outcome)
             elif outcome.inbox in ours:
                 if isinstance(outcome, Shifted):
                     self._mail.shifted(outcome)
