@@ -175,7 +175,7 @@ class Channel:
         answer.addBoth(found.append)
         self.rest()
         if not found:
-            self.pass_time(0.2)
+            self.pass_time(0.4)
         assert found, "no answer"
         if hasattr(found[0], "raiseException"):
             found[0].raiseException()
@@ -194,5 +194,5 @@ class Channel:
         for _ in range(40):
             if closed.called:
                 break
-            self.pass_time(0.1)
+            self.pass_time(0.3)
         assert closed.called, "the spool does not close"

@@ -243,7 +243,7 @@ class InMemory:
         found: list[Any] = []
         answer.addBoth(found.append)
         self._spool.perform()
-        self._spool.clock.advance(0.1)
+        self._spool.clock.advance(0.3)
         self._spool.perform()
         if isinstance(found[0], Failure):
             found[0].raiseException()

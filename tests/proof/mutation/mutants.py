@@ -99,14 +99,13 @@ def commit_before_print(output: Any) -> None:
 
 
 def two_writer_threads(threaded: Any) -> None:
-    """The writer's pool has two threads, and what gathers is given to both."""
+    """Two threads take the writer's work from one queue, and what gathers is given to both."""
 
     class TwoThreads(threaded.ThreadWorker):  # type: ignore[misc]
-        def __init__(self, reactor: Any, name: str) -> None:
-            super().__init__(reactor, name)
-            self._pool.adjustPoolsize(2, 2)
-
         def do(self, work: Callable[..., Any], *args: Any) -> Any:
+            if self._thread is None:
+                threading.Thread(target=self._run, daemon=True).start()
+
             def slowly(*args: Any) -> Any:
                 time.sleep(random.uniform(0, 0.005))  # the scheduler, on a bad day
                 return work(*args)
