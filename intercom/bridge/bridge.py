@@ -54,11 +54,9 @@ class Bridge:
             if not opening.called:
                 await self._news.wait(NAME_WITHIN)
         session = self._sessions.get("")
-        return (
-            words.instructions(session.name, session.paths.name)
-            if session
-            else (words.instructions())
-        )
+        if session is None:
+            return words.instructions()
+        return words.instructions(session.name, session.paths.name)
 
     async def _open_early(self) -> None:
         """Take the place; what is in the way is said with the first call."""
