@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
 
 
+#: How many of a kind are made before a constructor for them is compiled.
+_OFTEN = 64
+
+
 class _Named(tuple):  # type: ignore[type-arg]  # its parts are its subclasses' affair
     """What all named tuples can do."""
 
@@ -77,24 +81,42 @@ class _Maker(type):
             raise TypeError(f"{name}: a field without a default follows one that has one")
         for at, field in enumerate(fields):
             body[field] = _tuplegetter(at, None)
-        own = {"_fields": fields, "_field_defaults": defaults, "__match_args__": fields}
+        own = {"_fields": fields, "_field_defaults": defaults, "__match_args__": fields, "_made": 0}
         return type(name, (_Named,), {"__slots__": (), "__new__": _first} | body | own)
 
 
 def _first(cls: Any, *values: Any, **named: Any) -> Any:
-    """Make the first of its kind, and with it the constructor of all others.
+    """Make one of the first of its kind.
 
-    A command uses few of the classes that it imports, and to compile takes a while.
+    A command makes few of a kind, and to compile a constructor takes longer than to do
+    without. A hub makes many: from the :data:`_OFTEN`-th on there is one.
     """
     kind = next(one for one in cls.__mro__ if "_field_defaults" in one.__dict__)
+    kind._made += 1
+    if kind._made == _OFTEN:
+        kind.__new__ = staticmethod(_compiled(kind))
+    fields, defaults = kind._fields, kind._field_defaults
+    for field in fields[len(values) :]:
+        if field in named:
+            values += (named.pop(field),)
+        elif field in defaults:
+            values += (defaults[field],)
+        else:
+            raise TypeError(f"{kind.__name__}: {field!r} is missing")
+    if named or len(values) != len(fields):
+        raise TypeError(f"{kind.__name__} has no more fields than {', '.join(fields)}")
+    return tuple.__new__(cls, values)
+
+
+def _compiled(kind: Any) -> Any:
+    """The constructor that ``collections.namedtuple`` would make."""
     parts = ", ".join(kind._fields)
     text = f"lambda _cls, {parts}: _new(_cls, ({parts}{',' if parts else ''}))"
     made = eval(text, {"_new": tuple.__new__, "__builtins__": {}})  # noqa: S307  names of fields
     made.__name__ = "__new__"
     made.__qualname__ = f"{kind.__qualname__}.__new__"
     made.__defaults__ = tuple(kind._field_defaults.values())
-    kind.__new__ = staticmethod(made)
-    return made(cls, *values, **named)
+    return made
 
 
 if not TYPE_CHECKING:

@@ -133,3 +133,24 @@ def test_the_others_are_the_same_things() -> None:
     assert moments.datetime is datetime.datetime
     assert moments.UTC is datetime.UTC
     assert hashes.sha256(b"x").digest() == hashlib.sha256(b"x").digest()
+
+
+@pytest.mark.parametrize("number", [1, 200])
+def test_named_tuples_are_the_same_when_many_were_made(number: int) -> None:
+    """Of a kind that is made often the constructor is compiled."""
+
+    class Pair(NamedTuple):
+        one: int
+        other: str = "x"
+
+    class Further(Pair):
+        pass
+
+    for _ in range(number):
+        assert Further(1) == (1, "x") == Pair(other="x", one=1)
+    assert type(Further(1)) is Further
+    for wrong in ({}, {"one": 1, "more": 2}):
+        with pytest.raises(TypeError):
+            Pair(**wrong)
+    with pytest.raises(TypeError):
+        Pair(1, "x", 3)  # type: ignore[call-arg]

@@ -12,9 +12,10 @@ from intercom.cli.daemon import check_endpoints
 from intercom.election.locks import is_led
 from intercom.errors import EX_CONFIG, BadConfig
 from intercom.names import nearest
+from intercom.settings.basics import PLACE, Setting
 from intercom.settings.files import ChannelFile, UserFile, user_path
 from intercom.settings.lookup import CHANNEL, DEFAULT, ENVIRONMENT, Settings
-from intercom.settings.table import PLACE, SETTINGS, Setting
+from intercom.settings.table import SETTINGS
 from intercom.showing.text import escape
 
 

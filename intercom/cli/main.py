@@ -7,6 +7,7 @@ verbs that agents use most are read without click (:mod:`intercom.cli.quick`).
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -49,7 +50,19 @@ def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status (see ``intercom.errors``)."""
     output.secure_descriptors()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(_status(words))
+    status = _status(words)
+    if arguments is None and "click" not in sys.modules:
+        _leave(status)
+    sys.exit(status)
+
+
+def _leave(status: int) -> None:
+    """End a short life at once: to take its modules apart would be a good part of it."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):  # all that is ours was written already
+        if stream is not None:
+            stream.flush()
+    os._exit(status)
 
 
 def _status(words: list[str]) -> int:

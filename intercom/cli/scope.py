@@ -6,8 +6,8 @@ import contextlib
 import os
 
 from intercom.cli import output
-from intercom.client.identity import Identity, Names
 from intercom.client.mending import mend
+from intercom.client.speaking import Identity, as_given
 from intercom.client.tree import project_directory
 from intercom.errors import BadConfig, BadUsage, IntercomError
 from intercom.paths import ChannelPaths
@@ -19,6 +19,8 @@ from intercom.tuples import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
+
+    from intercom.client.identity import Names
 
 
 class Given:
@@ -116,11 +118,13 @@ class Scope:
 
     def names(self) -> Names:
         """The project's names on the channel."""
+        from intercom.client.identity import Names  # not where a name was given
+
         return Names(self.paths, self.project, os.environ)
 
     def session(self, option: str | None) -> str:
         """The session that speaks: the option, the environment's, or the caller's own."""
-        return self.use(self.names().speaker(option)).session
+        return self._speaker(option).session
 
     def reader(self, option: str | None) -> tuple[str, bool]:
         """The session whose inbox is read, and whether it is one; it is said if it is not.
@@ -128,7 +132,7 @@ class Scope:
         A name behind ``--session`` that nobody used, and to which nobody wrote, is probably
         mistyped: reading must not make it known.
         """
-        who = self.use(self.names().speaker(option))
+        who = self._speaker(option)
         is_ours = who.sticky or who.source != "--session" or who.hold.claim.tree is not None
         if is_ours or FileCalls().stat(self.paths.inbox(who.session)) is not None:
             return who.session, True
@@ -138,6 +142,9 @@ class Scope:
         meant = f"; did you mean {nearest}?" if nearest else ""
         output.note(f"nobody on this channel ever used {who.session!r}{meant}")
         return who.session, False
+
+    def _speaker(self, option: str | None) -> Identity:
+        return self.use(as_given(self.paths, option, os.environ) or self.names().speaker())
 
     def again(self, *words: str) -> str:
         """See :meth:`Given.again`."""

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 
 from intercom import plainjson as json
-from intercom.client.roster import persona
 from intercom.errors import CannotCreate, IntercomError, UnsafePlace
 from intercom.paths import ChannelPaths, open_private
 from intercom.private import is_at, lock_named
@@ -216,6 +215,8 @@ def _read(fd: int, session: str) -> Claim:
 
 def _write(fd: int, path: str, claim: Claim) -> None:
     """Write a claim into its locked file: whole, or not at all."""
+    from intercom.client.roster import persona  # when a name is taken only
+
     who = persona(claim.session)
     fields = {"format": FORMAT, **claim._asdict()}
     fields |= {"name": who.name, "title": who.title, "ship": who.ship}

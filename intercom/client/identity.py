@@ -19,10 +19,12 @@ from intercom.client.callers import Caller, find_caller, in_words
 from intercom.client.claims import Claim, Hold
 from intercom.client.namebook import Name, Namebook, Shelf
 from intercom.client.processes import Table
-from intercom.client.roster import Persona, drawn_for, persona
+from intercom.client.roster import drawn_for
+from intercom.client.speaking import Identity as Identity
+from intercom.client.speaking import as_given, given
 from intercom.client.tree import root_inode
 from intercom.errors import CannotCreate
-from intercom.names import check_chosen, check_session
+from intercom.names import check_chosen
 from intercom.paths import ChannelPaths
 from intercom.spool.calls import FileCalls
 from intercom.spool.known import is_known
@@ -38,29 +40,6 @@ REFRESH_WITHIN = 0.2
 #: A project's further names are numbered up to this.
 MOST_NUMBERED = 99
 _LONGEST_BASE = 120
-
-
-class Identity(NamedTuple):
-    """Who a command speaks for.
-
-    :ivar source: what decided: ``--session``, ``INTERCOM_SESSION``, or the caller's kind.
-    :ivar caller: its key, None where the name was given.
-    :ivar sticky: whether it had this name before.
-    :ivar hold: says to others that the name is in use; close it when that is over.
-    :ivar former: the name that it had until now, if that was another.
-    """
-
-    session: str
-    source: str
-    caller: str | None
-    sticky: bool
-    hold: Hold
-    former: str | None = None
-
-    @property
-    def persona(self) -> Persona:
-        """Whose name it is."""
-        return persona(self.session)
 
 
 class Row(NamedTuple):
@@ -111,10 +90,7 @@ class Names:
 
         :raise ProtocolError: ``BAD_SESSION_ID``.
         """
-        if option is not None:
-            return check_session(option), "--session"
-        chosen = self._environ.get("INTERCOM_SESSION")
-        return (check_session(chosen), "INTERCOM_SESSION") if chosen else None
+        return given(option, self._environ)
 
     def speaker(self, option: str | None = None) -> Identity:
         """Who speaks: the name that was given, else the caller's own, which may be a new one.
@@ -123,11 +99,9 @@ class Names:
         :raise BadConfig: the project's map cannot be used.
         :raise CannotCreate: map or claim cannot be written.
         """
-        given = self.given(option)
-        if given is not None:
-            session, source = given
-            sticky = is_known(self._paths, FileCalls(), session)
-            return Identity(session, source, None, sticky, claims.hold(self._paths, session))
+        said = as_given(self._paths, option, self._environ)
+        if said is not None:
+            return said
         book = self._shelf.look()
         name = book.of(self.caller.key, self._paths.directory) if book else None
         if book is not None and name is not None:

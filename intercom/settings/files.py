@@ -19,7 +19,6 @@ from intercom import plainjson as json
 from intercom.errors import BadConfig, CannotCreate, UnsafePlace
 from intercom.paths import ChannelPaths, open_private, read_private, write_atomic
 from intercom.private import described, make_directories
-from intercom.settings.table import SETTINGS
 from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -317,6 +316,8 @@ def unknown_keys(found: Mapping[str, Any], path: str, *, channel: bool) -> list[
     for key in found:
         if channel and key in STAMP:
             continue
+        from intercom.settings.table import SETTINGS  # not where the file is empty
+
         row = SETTINGS.get(key)
         if row is None:
             said.append(f"{path}: {key!r} is no setting that intercom {__version__} knows")

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Mapping
 
 from intercom.paths import ChannelPaths, base_directory
+from intercom.settings.basics import BASICS
 from intercom.settings.files import ChannelFile, UserFile, unknown_keys, user_path
-from intercom.settings.table import SETTINGS
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -70,7 +70,11 @@ class Settings:
             where it has to be asked, cannot be read.
         :raise UnsafePlace: others could have written the user's file.
         """
-        row = SETTINGS[key]
+        row = BASICS.get(key)
+        if row is None:
+            from intercom.settings.table import SETTINGS  # not what every command asks for
+
+            row = SETTINGS[key]
         if key in self._options:
             return Found(self._options[key], OPTION, f"--{key.replace('_', '-')}")
         for name in row.variables:

@@ -7,15 +7,16 @@ user's ``config.toml``. Variables of the environment win over both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from intercom.errors import BadConfig
 from intercom.records import LEVELS
+from intercom.settings.basics import (
+    BASICS,
+    BOOLEAN,
+    Kind,
+    Setting,
+    choice,
+    some_text,
+)
 from intercom.settings.limits import DEFAULTS, GIB, KIB, MIB
-from intercom.tuples import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from typing import Any
 
 #: Said of a time that never comes, and of a size that has no bound.
 NEVER = "never"
@@ -25,107 +26,10 @@ MAX_PORT = 65535
 #: So many descriptors are the most that a hub ever uses.
 MAX_CONNECTIONS = 65_536
 _WITH_PORT = frozenset({"tcp", "tcp6", "ssl"})
-_YES = frozenset({"1", "yes", "true", "on"})
-_NO = frozenset({"0", "no", "false", "off"})
 _SIZE = r"([0-9]{1,18})\s*([kmg]?)(i?b)?"
 _UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
 #: A number beyond this is a slip; no file or table gets there.
 _LARGEST = 1 << 53
-
-
-class Kind(NamedTuple):
-    """How the values of a setting are written.
-
-    :ivar from_text: makes a value of a word: of the environment, or of a command line.
-    :ivar from_file: checks a value that a JSON or TOML file holds. Both raise ValueError,
-        and both give what is kept in a file.
-    :ivar wanted: what can be given, in words.
-    :ivar several: the value is a list; each word makes a list of one.
-    """
-
-    from_text: Callable[[str], Any]
-    from_file: Callable[[object], Any]
-    wanted: str
-    several: bool = False
-
-
-class Setting(NamedTuple):
-    """One row.
-
-    :ivar default: what holds where nothing is said.
-    :ivar variables: of the environment; the first that is not empty counts.
-    :ivar channel: whether ``channel.json`` may hold it; ``user``: whether ``config.toml`` may.
-    """
-
-    key: str
-    kind: Kind
-    default: Any
-    variables: tuple[str, ...]
-    channel: bool
-    user: bool
-    help: str
-
-    def of_text(self, text: str, where: str) -> Any:
-        """The value that a word stands for.
-
-        :param where: the option or variable that says so, for the error.
-        :raise BadConfig: it stands for none.
-        """
-        try:
-            return self.kind.from_text(text)
-        except ValueError:
-            raise self._unusable(f"{where} cannot be {text!r}", where) from None
-
-    def of_file(self, value: object, where: str) -> Any:
-        """The value that a file holds.
-
-        :param where: the file, for the error.
-        :raise BadConfig: it is no value of this setting.
-        """
-        try:
-            return self.kind.from_file(value)
-        except ValueError:
-            shown = _shown(value)
-            raise self._unusable(f"{where}: {self.key} cannot be {shown}", where) from None
-
-    def _unusable(self, text: str, where: str) -> BadConfig:
-        return BadConfig(
-            text,
-            remedy=f"give {self.kind.wanted}; see what is set, and where: intercom config",
-            details={"key": self.key, "where": where},
-        )
-
-
-def _shown(value: object) -> str:
-    """A value of a file, dates of TOML among them, as JSON."""
-    import json  # seldom needed, and not for nothing
-
-    return json.dumps(value, default=str)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError
-    return value
-
-
-def _directory(value: object) -> str:
-    """A directory in a file must not depend on where the reader happens to be."""
-    if not _text(value).startswith(("/", "~")):
-        raise ValueError
-    return str(value)
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in _YES | _NO:
-        raise ValueError
-    return text.lower() in _YES
-
-
-def _boolean(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
 
 
 def _seconds(text: str) -> float | str:
@@ -151,7 +55,7 @@ def _endpoint(value: object) -> str:
     """An endpoint string whose port exists; Twisted itself notices only as it listens."""
     import re  # seldom needed, and not for nothing
 
-    name, *parts = re.split(r"(?<!\\):", _text(value))
+    name, *parts = re.split(r"(?<!\\):", some_text(value))
     if name in _WITH_PORT:
         named = [part.removeprefix("port=") for part in parts if part.startswith("port=")]
         port = (named or [part for part in parts if "=" not in part] or [""])[0]
@@ -217,20 +121,6 @@ def _count(least: int, most: int = _LARGEST) -> Kind:
     return Kind(lambda text: within(_digits(text)), lambda value: within(_whole(value)), wanted)
 
 
-def _choice(*names: str) -> Kind:
-    """One of these words."""
-
-    def read(value: object) -> str:
-        if value not in names:
-            raise ValueError
-        return str(value)
-
-    return Kind(read, read, f"one of {', '.join(names)}")
-
-
-NAME = Kind(_text, _text, "a name")
-PLACE = Kind(_text, _directory, "the whole path of a directory (or one that begins with ~)")
-BOOLEAN = Kind(_truth, _boolean, "true or false")
 SECONDS = Kind(_seconds, _seconds_in_file, f"seconds above 0, or {NEVER}")
 ENDPOINTS = Kind(
     lambda text: [_endpoint(text)],
@@ -285,62 +175,8 @@ LIMITS = (
 
 _ROWS = (
     Setting(
-        "dir",
-        PLACE,
-        None,
-        ("INTERCOM_DIR", "AGY_IPC_DIR"),
-        channel=False,
-        user=True,
-        help="where channels live",
-    ),
-    Setting(
-        "channel",
-        NAME,
-        "default",
-        ("INTERCOM_CHANNEL",),
-        channel=False,
-        user=True,
-        help="which channel",
-    ),
-    Setting(
-        "session",
-        NAME,
-        None,
-        ("INTERCOM_SESSION",),
-        channel=False,
-        user=False,
-        help="as which session a command speaks, before the project's own",
-    ),
-    Setting(
-        "transport",
-        _choice("auto", "spool"),
-        "auto",
-        ("INTERCOM_TRANSPORT",),
-        channel=False,
-        user=True,
-        help="spool: use no socket, only the inbox files",
-    ),
-    Setting(
-        "no_spawn",
-        BOOLEAN,
-        False,
-        ("INTERCOM_NO_SPAWN",),
-        channel=False,
-        user=True,
-        help="start no hub",
-    ),
-    Setting(
-        "format",
-        _choice("auto", "json", "text"),
-        "auto",
-        ("INTERCOM_FORMAT",),
-        channel=False,
-        user=True,
-        help="how results are printed; auto: as text on a terminal, else as JSON",
-    ),
-    Setting(
         "durability",
-        _choice(*LEVELS),
+        choice(*LEVELS),
         "disk",
         ("INTERCOM_DURABILITY",),
         channel=True,
@@ -387,4 +223,4 @@ _ROWS = (
 )
 
 #: Every setting, by its key.
-SETTINGS = {row.key: row for row in _ROWS}
+SETTINGS = BASICS | {row.key: row for row in _ROWS}

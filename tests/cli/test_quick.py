@@ -241,7 +241,7 @@ LISTING = """
 import sys
 from intercom.cli.main import run
 try:
-    run()
+    run(sys.argv[1:])
 finally:
     print(*sys.modules, file=sys.stderr)
 """
