@@ -9,10 +9,12 @@ lines. So such a place is refused before anything is made there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 from intercom.errors import UnsafePlace
-from intercom.tuples import NamedTuple
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Where the kernel lists what is mounted for this process.
 MOUNTS = "/proc/self/mountinfo"

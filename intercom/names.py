@@ -5,10 +5,11 @@ Standard library only. Rules: ``docs/protocol``, "Names".
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
-
 from intercom.errors import ProtocolError
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: What the hub calls itself.
 HUB = "hub"
@@ -21,6 +22,8 @@ ANONYMOUS = "unknown"
 
 MAX_SESSION_LENGTH = 128
 MAX_FILE_NAME = 100
+_MOST_KEPT = 4096
+_file_names: dict[str, str] = {}
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
@@ -93,7 +96,6 @@ def slug(text: str) -> str:
     return "-".join(words)[:64].strip("-") or "session"
 
 
-@functools.lru_cache(maxsize=4096)  # asked for with every read and commit of an inbox
 def file_name(name: str) -> str:
     """Return the one file-name form of a session id or channel.
 
@@ -102,6 +104,15 @@ def file_name(name: str) -> str:
     and ended with ``~`` and a hash; since ``~`` itself is always encoded, no two
     ids share a file.
     """
+    found = _file_names.get(name)  # asked for with every read and commit of an inbox
+    if found is None:
+        if len(_file_names) >= _MOST_KEPT:
+            _file_names.clear()
+        found = _file_names[name] = _encoded(name)
+    return found
+
+
+def _encoded(name: str) -> str:
     data = name.encode("utf-8")
     encoded = "".join(
         chr(byte) if byte in _SAFE and not (i == 0 and byte == 0x2E) else f"%{byte:02X}"

@@ -14,10 +14,14 @@ from intercom.mounts import MOUNTS, check_file_system, file_system
 from intercom.names import channel_name, file_name
 
 # Whoever asks where a file of a channel lies also wants to open it, in the safe way.
-from intercom.private import Warn, check_directory, private_directory, silent
+from intercom.private import check_directory, private_directory, silent
 from intercom.private import open_private as open_private
 from intercom.private import read_private as read_private
 from intercom.private import write_atomic as write_atomic
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from intercom.private import Warn
 
 #: Longest socket path that every supported system takes (macOS: 104 with its NUL).
 MAX_SOCKET_PATH = 103

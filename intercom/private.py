@@ -8,19 +8,22 @@ the path, its owner and its mode, and what to do.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable
 
 from intercom.errors import CannotCreate, UnsafePlace
+from intercom.plain import suppress
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Warn = Callable[[str], None]
 
 #: As many links on the way to a directory are followed as Linux does.
 MAX_LINKS = 40
-
-Warn = Callable[[str], None]
 
 
 def silent(_text: str) -> None:
@@ -93,7 +96,7 @@ def make_directories(path: str) -> None:
     above = os.path.dirname(path)
     if not os.path.lexists(above):
         make_directories(above)
-    with contextlib.suppress(FileExistsError):
+    with suppress(FileExistsError):
         os.mkdir(path, 0o700)
         os.chmod(path, 0o700)  # a umask may have taken bits that we need
 
@@ -211,7 +214,7 @@ def open_private(path: str, flags: int, mode: int = 0o600) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             _check_file(path, os.lstat(path))
         raise error
     try:

@@ -6,12 +6,8 @@ read inbox files themselves.
 
 from __future__ import annotations
 
+from intercom.levels import LEVELS as LEVELS
 from intercom.tuples import NamedTuple
-
-#: How safe a message is before its sender is told "stored" (docs/protocol, "Delivery"):
-#: ``memory``: the hub has parsed it; ``process``: write(2) of the whole line returned;
-#: ``disk``: the bytes were synced to stable storage.
-LEVELS = ("memory", "process", "disk")
 
 
 class Position(NamedTuple):

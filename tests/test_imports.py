@@ -24,7 +24,8 @@ PACKAGE = ROOT / "intercom"
 #: The house from the ground up. A part may import what stands on a lower line, and itself.
 LAYERS = (
     ("tuples",),
-    ("plainjson", "moments", "hashes"),
+    ("plain", "plainjson", "moments", "hashes"),
+    ("levels",),
     ("errors", "records"),
     ("names", "private", "mounts"),
     ("messages", "paths", "interfaces"),
@@ -56,7 +57,7 @@ SLOW = frozenset({"twisted", "zope", "msgspec", "automat", "attr"})
 
 #: Modules that hubs, commands and foreign tools share: the standard library and nothing else.
 STANDARD_LIBRARY_ONLY = re.compile(
-    r"intercom\.(tuples|plainjson|moments|hashes|errors|names|records|paths|private|mounts|wire\.(envelope|framing|plaintext)"
+    r"intercom\.(tuples|levels|plain|plainjson|moments|hashes|errors|names|records|paths|private|mounts|wire\.(envelope|framing|plaintext)"
     r"|(showing|hooks)\.\w+|election\.locks|settings\.\w+|spool\.(format|positions|files)"
     r"|client\.(?!protocol$|service$)\w+)$"
 )

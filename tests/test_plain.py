@@ -18,6 +18,7 @@ from hypothesis import strategies as some
 
 from intercom import hashes, moments, plainjson
 from intercom.tuples import NamedTuple
+from intercom.wire.envelope import format_timestamp
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -154,3 +155,18 @@ def test_named_tuples_are_the_same_when_many_were_made(number: int) -> None:
             Pair(**wrong)
     with pytest.raises(TypeError):
         Pair(1, "x", 3)  # type: ignore[call-arg]
+
+
+def by_datetime(epoch_s: float) -> str:
+    """What the standard library makes of it."""
+    return datetime.datetime.fromtimestamp(epoch_s, datetime.UTC).isoformat(timespec="microseconds")
+
+
+@given(some.floats(0, 253402300799, allow_nan=False) | some.integers(0, 253402300799))
+def test_timestamps_are_those_of_datetime(epoch_s: float) -> None:
+    assert format_timestamp(epoch_s) == by_datetime(epoch_s)
+
+
+@pytest.mark.parametrize("epoch_s", [-1.5, 0, 951782399.9999996, 951868800, 4107542400, 1e9 + 0.1])
+def test_timestamps_at_the_ends_of_days_are_too(epoch_s: float) -> None:
+    assert format_timestamp(epoch_s) == by_datetime(epoch_s)

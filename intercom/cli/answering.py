@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from intercom.client.attesting import Shown, known_of
 from intercom.paths import ChannelPaths
 from intercom.showing.blocks import Known, Ways
 from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from intercom.cli.scope import Given

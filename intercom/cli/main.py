@@ -8,6 +8,7 @@ verbs that agents use most are read without click (:mod:`intercom.cli.quick`).
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 
@@ -49,9 +50,11 @@ INTERRUPTED = 130
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status (see ``intercom.errors``)."""
     output.secure_descriptors()
+    if arguments is None:
+        gc.disable()  # until all is loaded, which stays
     words = list(sys.argv[1:] if arguments is None else arguments)
     status = _status(words)
-    if arguments is None and "click" not in sys.modules:
+    if arguments is None and not {"click", "threading"} & sys.modules.keys():
         _leave(status)
     sys.exit(status)
 
@@ -91,6 +94,7 @@ def _hook(words: list[str]) -> int:
 
 
 def _by_click(words: list[str], as_json: bool | None = None) -> int:
+    gc.enable()
     from intercom.cli import group  # loads click
 
     return group.call(words, as_json)
@@ -103,6 +107,9 @@ def _quickly(line: quick.Line) -> int:
         from intercom.cli.scope import Given
 
         verb: Any = __import__(line.work, fromlist=("work",))
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
         return verb.work(Given(line.common.get, closing.append), **line.values) or 0
     except KeyboardInterrupt:
         output.write(b"\n", output.STDERR)

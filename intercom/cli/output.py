@@ -6,12 +6,12 @@ have left this process, so that what depends on them having been shown may follo
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 
 from intercom import plainjson as json
 from intercom.errors import AlreadyLed, IntercomError
+from intercom.plain import suppress
 from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def to_json(fields: dict[str, Any], **raw: bytes) -> bytes:
 
 def note(text: str) -> None:
     """Say something on standard error; that nobody hears it is no failure."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         write(f"intercom: {_safe(text)}\n".encode("utf-8", "backslashreplace"), STDERR)
 
 
@@ -144,13 +144,13 @@ def say(code: str, text: str, remedy: str, as_json: bool, details: dict[str, Any
     note(f"{text}\n  {remedy}")
     if as_json:
         said = {"status": "error", "code": code, "message": text, "remedy": remedy}
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             write(to_json(details | said) + b"\n")
 
 
 def _silence_stdout() -> None:
     """Let what Python still holds for a lost standard output go nowhere, without complaint."""
-    with contextlib.suppress(OSError, ValueError):
+    with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, STDOUT)
         os.close(nowhere)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
-from collections.abc import Callable
 
 from intercom.cli import output
 from intercom.cli.haul import Haul, Left, count_left, fetch
-from intercom.client import readers, resuming
-from intercom.client.elsewhere import Waiting, waiting_elsewhere
+from intercom.client import readers
 from intercom.client.readers import Seat
 from intercom.errors import BadUsage, IntercomError
 from intercom.paths import ChannelPaths
+from intercom.plain import nullcontext, suppress
 from intercom.records import Position
 from intercom.showing import words
 from intercom.spool.files import Inbox
@@ -21,15 +19,19 @@ from intercom.spool.turns import Holder, turn_of
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from intercom.cli.scope import Given, Scope
+    from intercom.client.elsewhere import Waiting
 
 #: Seconds between two looks at the file: from the first to the second, doubling.
 LOOK_FIRST, LOOK_LAST = 0.005, 0.05
 #: One that waits gives up after so many seconds in which somebody else could always read:
 #: that is no other poll, which has the turn for moments.
 GIVE_UP = 2.0
+#: The place at which nothing lies unread: ``resuming.NOW``, which is not loaded for it.
+_END = "now"
 
 
 class _Found(NamedTuple):
@@ -65,17 +67,18 @@ def work(
     :return: a status where it was shown and yet something failed.
     :raise IntercomError: it could not be shown.
     """
-    if peek and place == resuming.NOW:
+    if peek and place == _END:
         text = "--from now passes messages over, and --peek leaves them: say one"
         raise BadUsage(text, remedy="see: intercom poll --help")
     deadline = time.monotonic() + wait
     scope = given.scope()
     own, is_known = scope.reader(session)
-    with contextlib.ExitStack() as stack:
-        seat = None
-        if is_known and not peek:
-            seat = stack.enter_context(Seat(scope.paths, own, "intercom poll", time.time()))
-        inbox = stack.enter_context(Inbox(scope.paths, own, fence=seat.check if seat else None))
+    with (
+        Seat(scope.paths, own, "intercom poll", time.time())
+        if is_known and not peek
+        else nullcontext() as seat,
+        Inbox(scope.paths, own, fence=seat.check if seat else None) as inbox,
+    ):
         if seat is not None:
             _make_known(inbox)
         fetcher = _Fetcher(scope, own, inbox, limit, place, peek)
@@ -129,6 +132,8 @@ class _Fetcher:
     def __call__(self) -> Haul:
         place, self._place, start = self._place, None, None
         if place is not None:
+            from intercom.client import resuming  # seldom needed, and not for nothing
+
             resumed = resuming.resume(self.paths, self.own, place, skip=not self._peek)
             self.skipped, start = resumed.skipped, resumed.start
             if resumed.problem:
@@ -173,6 +178,8 @@ def _complete(fetcher: _Fetcher, haul: Haul, reading: Holder | None) -> _Found:
     left = Left() if whole else count_left(fetcher.inbox, haul.position)
     elsewhere = []
     if not haul.lines and not left.number:
+        from intercom.client.elsewhere import waiting_elsewhere  # where nothing was found
+
         elsewhere = waiting_elsewhere(fetcher.paths, fetcher.own)
     return _Found(haul, left, fetcher.skipped, reading, elsewhere, fetcher.own, time.time())
 
@@ -180,7 +187,7 @@ def _complete(fetcher: _Fetcher, haul: Haul, reading: Holder | None) -> _Found:
 def _note_shown(inbox: Inbox, haul: Haul) -> None:
     """Let senders know that these were shown; looking works without, as in a sandbox."""
     if haul.lines:
-        with contextlib.suppress(IntercomError):
+        with suppress(IntercomError):
             inbox.shown(haul.position)
 
 

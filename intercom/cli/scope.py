@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from intercom.cli import output
-from intercom.client.mending import mend
 from intercom.client.speaking import Identity, as_given
-from intercom.client.tree import project_directory
 from intercom.errors import BadConfig, BadUsage, IntercomError
 from intercom.paths import ChannelPaths
+from intercom.plain import cached_property, contextmanager
 from intercom.settings.files import ChannelFile
 from intercom.settings.lookup import Settings
+from intercom.spool.boots import boot_id, boots
 from intercom.spool.calls import FileCalls
 from intercom.tuples import TYPE_CHECKING
 
@@ -59,7 +58,7 @@ class Given:
         paths = found.paths()
         if paths.name != found.value("channel"):
             output.note(f"the channel {found.value('channel')!r} is called {paths.name!r}")
-        project = project_directory(self._value("project_dir"), _here())
+        project = self._value("project_dir")
         self._seen = Scope(self, paths, project, output.wants_json(found.value("format")), found)
         return self._seen
 
@@ -77,9 +76,13 @@ class Given:
         found = self.look()
         found.paths.prepare(output.note)
         ChannelFile(found.paths).check_format()
-        lost = mend(found.paths)
-        if lost:
-            output.note(f"a power cut had taken {lost} messages, which are there again")
+        begun = boots(found.paths, FileCalls())
+        if begun and begun != {boot_id()}:
+            from intercom.client.mending import mend  # after a power cut only
+
+            lost = mend(found.paths)
+            if lost:
+                output.note(f"a power cut had taken {lost} messages, which are there again")
         return found
 
     def again(self, *words: str) -> str:
@@ -102,19 +105,31 @@ class Scope:
 
     :ivar given: the common options.
     :ivar paths: the channel's; :meth:`Given.scope` has made and checked its directory.
-    :ivar project: the project's directory.
+    :param project: what was said of the project's directory, None for nothing.
     :ivar as_json: whether results are printed as JSON.
     :ivar settings: what holds for this command.
     """
 
     def __init__(
-        self, given: Given, paths: ChannelPaths, project: str, as_json: bool, settings: Settings
+        self,
+        given: Given,
+        paths: ChannelPaths,
+        project: str | None,
+        as_json: bool,
+        settings: Settings,
     ) -> None:
         self.given = given
         self.paths = paths
-        self.project = project
+        self._project = project
         self.as_json = as_json
         self.settings = settings
+
+    @cached_property
+    def project(self) -> str:
+        """The project's directory."""
+        from intercom.client.tree import project_directory  # not where a name was given
+
+        return project_directory(self._project, _here())
 
     def names(self) -> Names:
         """The project's names on the channel."""
@@ -155,7 +170,7 @@ class Scope:
         return self.given.hold(identity)
 
 
-@contextlib.contextmanager
+@contextmanager
 def typed() -> Iterator[None]:
     """Read values that were typed: one that cannot be is bad usage, not a bad file.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from intercom.cli import output
 from intercom.client.outbox import Letter, Outcome, compose, deliver
 from intercom.client.tokens import own_token
 from intercom.errors import BadUsage, IntercomError
+from intercom.levels import LEVELS
 from intercom.paths import ChannelPaths
-from intercom.records import LEVELS
+from intercom.plain import contextmanager
 from intercom.tuples import TYPE_CHECKING
 from intercom.wire.envelope import MAX_LINE
 
@@ -72,7 +72,7 @@ def _wrong(text: str) -> BadUsage:
     return BadUsage(text, remedy="see: intercom send --help")
 
 
-@contextlib.contextmanager
+@contextmanager
 def _helped(
     given: Given, to: str, file: str | None, speaker: str | None, message_id: str | None
 ) -> Iterator[None]:

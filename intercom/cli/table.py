@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from intercom.records import LEVELS
+from intercom.levels import LEVELS
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ word. Standard library only; no hub is asked.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 
@@ -20,6 +19,7 @@ from intercom.client.namebook import Shelf
 from intercom.election.locks import is_led
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths, open_private
+from intercom.plain import suppress
 from intercom.showing.blocks import UNVERIFIED, Known
 from intercom.showing.words import moment
 from intercom.spool import history
@@ -67,7 +67,7 @@ def known_of(
     :param inbox: whose it is.
     :param patience: seconds to wait for a hub that runs to note what it has just stored.
     """
-    with contextlib.suppress(IntercomError, OSError):
+    with suppress(IntercomError, OSError):
         stored = _stored(paths, inbox, messages)
         waited = 0.0
         while waited < patience and _may_come(paths, messages, stored, now()):
@@ -127,7 +127,7 @@ def _said(
     A message of another dialect names its hash itself, in ``payload.pi``, which anybody could
     copy: it has to stand where the hub has put it.
     """
-    with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
+    with suppress(KeyError, TypeError, ValueError, IndexError):
         places = [place for place in told["to"] if place[0] == inbox]
         if places and told["digest"] == identity.digest.hex():
             is_stored = told["level"] is not None and not told.get("left")
@@ -160,7 +160,7 @@ def own_word(paths: ChannelPaths, session: str, environ: Mapping[str, str] = os.
     Blocking. Empty where nothing is noted, or it cannot be read.
     """
     project, kind = "", ""
-    with contextlib.suppress(IntercomError, OSError, ValueError):
+    with suppress(IntercomError, OSError, ValueError):
         project = claims.look(paths, session).project
         book = Shelf(project, environ).look() if project else None
         name = book.find(session, paths.directory) if book else None

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import _socket as socket  # the compiled part, which is all that is needed
-import contextlib
 import os
-import select
 import time
-from collections import deque
-from collections.abc import Sequence
 
 from intercom import __version__
 from intercom.client.dial import ConnectionLost, peer_credentials, silent
-from intercom.election.locks import leader
 from intercom.errors import CLOSING_CODES, IntercomError, ProtocolError
 from intercom.paths import ChannelPaths
+from intercom.plain import suppress
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
 from intercom.wire.framing import LineCutter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Any
 
@@ -70,7 +67,7 @@ class HubConnection:
         self._socket.setblocking(False)
         self._paths = paths
         self._cutter = LineCutter(MAX_INPUT)
-        self._lines: deque[Received] = deque()
+        self._lines: list[Received] = []
         self._ended = False
 
     def __enter__(self) -> HubConnection:
@@ -151,7 +148,12 @@ class HubConnection:
     def pid(self) -> int | None:
         """The process that listens at the other end, None where the kernel cannot say."""
         credentials = peer_credentials(self._socket)
-        return (credentials[0] if credentials else None) or leader(self._paths).get("pid")
+        if credentials is not None and credentials[0]:
+            return credentials[0]
+        from intercom.election.locks import leader  # where the kernel does not tell
+
+        found: int | None = leader(self._paths).get("pid")
+        return found
 
     def say(
         self,
@@ -207,7 +209,7 @@ class HubConnection:
 
     def finish(self) -> None:
         """Say that nothing more will be sent; what the hub still says can be received."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     def receive(self, timeout: float) -> Received | None:
@@ -221,7 +223,7 @@ class HubConnection:
                 raise self._lost()
             if self._wait(deadline - time.monotonic()) is None:
                 return None
-        return self._lines.popleft()
+        return self._lines.pop(0)
 
     def answer_to(self, message_id: str, timeout: float) -> Received:
         """Wait for the hub's answer to a line; everything else that arrives is passed over.
@@ -268,6 +270,8 @@ class HubConnection:
 
         :return: None if nothing could be done in time, else whether writing will not block.
         """
+        import select  # not before there is something to wait for
+
         poller = select.poll()
         poller.register(self._socket, select.POLLIN | (select.POLLOUT if to_write else 0))
         ready = poller.poll(max(0.0, timeout) * 1000)
@@ -315,7 +319,7 @@ def _numbers(version: str) -> list[int]:
 
 def read_line(line: bytes) -> Received:
     """Parse a line from the hub."""
-    with contextlib.suppress(ProtocolError):
+    with suppress(ProtocolError):
         found = envelope.parse(line, MAX_INPUT)
         if isinstance(found.get("payload"), dict):
             return Received(line, {"reply_to": None, "type": "", **found})

@@ -8,10 +8,12 @@ session or pane this is, and ``/proc`` who its processes are. Where there is no
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
 
 from intercom.client.processes import Process, Table
-from intercom.tuples import NamedTuple
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 #: Variables that hold the id of an agent's session, one id for its whole life. Hosts that
 #: export only a flag (``CURSOR_AGENT``, ``GEMINI_CLI``, ``ANTIGRAVITY_AGENT``) tell no sessions

@@ -9,20 +9,20 @@ written or removed, and never replaced by another file. Standard library only.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
 
 from intercom import plainjson as json
 from intercom.errors import CannotCreate, IntercomError, UnsafePlace
 from intercom.paths import ChannelPaths, open_private
+from intercom.plain import contextmanager, suppress
 from intercom.private import is_at, lock_named
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 FORMAT = 1
@@ -131,7 +131,7 @@ def take(paths: ChannelPaths, wanted: Claim) -> Hold | None:
         os.close(fd)
 
 
-@contextlib.contextmanager
+@contextmanager
 def alone(paths: ChannelPaths, session: str, patience: float = PATIENCE) -> Iterator[bool]:
     """Keep everybody from using a name, or not: whether this is so is what ``with`` gives.
 
@@ -182,7 +182,7 @@ def of_tree(paths: ChannelPaths, project: str, inode: tuple[int, int]) -> list[C
     found = []
     for entry in os.listdir(paths.directory):
         if entry.startswith("name_") and entry.endswith(".json"):
-            with contextlib.suppress(OSError, UnsafePlace):
+            with suppress(OSError, UnsafePlace):
                 fd = open_private(paths.file(entry), os.O_RDONLY)
                 try:
                     claim = _read(fd, "")
@@ -226,7 +226,7 @@ def _write(fd: int, path: str, claim: Claim) -> None:
         if os.pwrite(fd, content, 0) != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.ftruncate(fd, 0)
         raise _unwritable(path, error) from error
 

@@ -8,13 +8,13 @@ learns that it was done. What is refused then comes back as a notice to the send
 
 from __future__ import annotations
 
-import contextlib
 import time
 
 from intercom.election import locks
 from intercom.errors import IntercomError
 from intercom.names import HUB
 from intercom.paths import ChannelPaths
+from intercom.plain import suppress
 from intercom.spool.files import Inbox
 
 #: Seconds to wait for the hub to take what was left for it.
@@ -23,7 +23,7 @@ PATIENCE = 2.0
 
 def is_led(paths: ChannelPaths) -> bool:
     """Whether a hub holds the channel's lock, as far as this process may look."""
-    with contextlib.suppress(OSError, IntercomError):
+    with suppress(OSError, IntercomError):
         return locks.is_led(paths)
     return False
 

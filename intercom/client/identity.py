@@ -8,27 +8,27 @@ is in use on the channel, or claimed there by another project. Standard library 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 
 from intercom.client import claims
 from intercom.client.callers import Caller, find_caller, in_words
 from intercom.client.claims import Claim, Hold
 from intercom.client.namebook import Name, Namebook, Shelf
 from intercom.client.processes import Table
-from intercom.client.roster import drawn_for
 from intercom.client.speaking import Identity as Identity
 from intercom.client.speaking import as_given, given
 from intercom.client.tree import root_inode
 from intercom.errors import CannotCreate
 from intercom.names import check_chosen
 from intercom.paths import ChannelPaths
+from intercom.plain import cached_property, contextmanager, suppress
 from intercom.spool.calls import FileCalls
 from intercom.spool.known import is_known
-from intercom.tuples import NamedTuple
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 #: Seconds without a sign of a caller after which it counts as gone, where its end cannot be
 #: seen: longer than a night, so that an agent finds its name in the morning.
@@ -164,7 +164,7 @@ class Names:
             if one.channel in (None, self._paths.directory)
         ]
 
-    @contextlib.contextmanager
+    @contextmanager
     def without(self, session: str) -> Iterator[None]:
         """Take a name out of the project's map when the block has ended without an error.
 
@@ -262,6 +262,8 @@ class Names:
 
     def _draw(self, book: Namebook) -> Hold:
         """A name of the roster that nobody ever used on the channel."""
+        from intercom.client.roster import drawn_for  # for a new name only
+
         names = drawn_for(f"{os.uname().nodename}:{self._project}")
         for session in names:
             hold = self._take_fresh(book, session)
@@ -318,7 +320,7 @@ class Names:
         age = self._now() - name.used_at
         if 0 <= age < REFRESH and not self._is_succeeded(name):
             return
-        with contextlib.suppress(CannotCreate), self._shelf.change(REFRESH_WITHIN) as book:
+        with suppress(CannotCreate), self._shelf.change(REFRESH_WITHIN) as book:
             found = book.of(self.caller.key, self._paths.directory)
             if found is not None:
                 found.used_at = self._now()

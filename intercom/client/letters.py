@@ -6,9 +6,9 @@ import time
 
 from intercom.client.blocking import new_id
 from intercom.errors import ProtocolError
+from intercom.levels import LEVELS
 from intercom.names import EVERYONE, check_session
 from intercom.paths import ChannelPaths
-from intercom.records import LEVELS
 from intercom.spool.calls import FileCalls
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope

@@ -22,7 +22,6 @@ from typing import Any, Protocol
 from intercom.client.blocking import HubConnection, Received, refusal
 from intercom.client.dial import ConnectionLost
 from intercom.client.errands import Errands, Reports
-from intercom.client.outbox import Connect
 from intercom.client.parent import Orphaned
 from intercom.client.readers import Seat
 from intercom.client.spawn import ensure_hub
@@ -39,7 +38,11 @@ from intercom.errors import (
 from intercom.paths import ChannelPaths
 from intercom.records import Position
 from intercom.spool.files import Inbox
+from intercom.tuples import TYPE_CHECKING
 from intercom.wire import envelope
+
+if TYPE_CHECKING:
+    from intercom.client.outbox import Connect
 
 FEATURES = ("receipts", "cursor", "heartbeat")
 #: Seconds of silence after which we ping the hub, and then to wait for its answer.

@@ -8,12 +8,15 @@ Standard library only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from intercom.errors import InboxLocked
 from intercom.paths import ChannelPaths
 from intercom.spool.boots import boot_id, boots
 from intercom.spool.calls import FileCalls
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Seconds for which another may be at it.
 PATIENCE = 5.0
@@ -31,7 +34,7 @@ def mend(paths: ChannelPaths, boot: Callable[[], str] = boot_id, patience: float
     if not begun:
         return 0
     name, deadline = boot(), time.monotonic() + patience
-    if begun <= {name}:
+    if not begun - {name}:
         return 0
     from intercom.election.locks import take_locks  # after a power cut only
     from intercom.spool.inboxfile import failure

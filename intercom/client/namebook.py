@@ -7,12 +7,10 @@ It is changed under the lock of the directory that it lies in, and replaced in o
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
 
 from intercom import plainjson as json
 from intercom.client import processes
@@ -21,10 +19,12 @@ from intercom.errors import BadConfig, CannotCreate, ProtocolError, UnsafePlace
 from intercom.hashes import sha256
 from intercom.names import check_session, slug
 from intercom.paths import read_private, write_atomic
+from intercom.plain import contextmanager, suppress
 from intercom.private import make_directories
 from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
 FORMAT = 2
@@ -138,7 +138,7 @@ class Shelf:
         book.elsewhere = beside.names
         return book
 
-    @contextlib.contextmanager
+    @contextmanager
     def change(self, patience: float = PATIENCE) -> Iterator[Namebook]:
         """Hold the map; what was changed in it is written when the block ends without error.
 
@@ -166,7 +166,7 @@ class Shelf:
 
     # -- places -----------------------------------------------------------------------------
 
-    @contextlib.contextmanager
+    @contextmanager
     def _open(self, patience: float) -> Iterator[str]:
         """Lock the first place that can be written."""
         trouble: OSError | None = None
@@ -212,7 +212,7 @@ class Shelf:
     def _is_copy(self, book: Namebook) -> bool:
         """Whether the tree that the map is about still stands where it says, beside this one."""
         if os.path.exists(book.project):
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 if os.path.samefile(book.project, self.project):
                     return False
         place = os.path.join(book.project, ".intercom")

@@ -10,29 +10,28 @@ from __future__ import annotations
 import os
 import time
 from _socket import socket
-from collections.abc import Callable, Sequence
 
 from intercom.client.blocking import HubConnection, refusal
-from intercom.client.dial import ConnectionLost
+from intercom.client.dial import ConnectionLost, reach
 
 # Whoever delivers a message has written it first.
 from intercom.client.letters import Letter as Letter
 from intercom.client.letters import compose as compose
-from intercom.client.spawn import ensure_hub
 from intercom.errors import CannotCreate, HubUnavailable, IntercomError
 from intercom.paths import ChannelPaths
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import Any
+
+    Connect = Callable[[ChannelPaths], socket]
 
 #: Seconds in which a message is tried through the hub, and to wait for one receipt.
 PATIENCE = 10.0
 RECEIPT_TIMEOUT = 5.0
 #: Refusals of a registration that leave the file as a way.
 _FILE_INSTEAD = frozenset({"SESSION_COLLISION", "TOO_MANY_SESSIONS"})
-
-Connect = Callable[[ChannelPaths], socket]
 
 
 class Outcome(NamedTuple):
@@ -87,7 +86,7 @@ def deliver(
     token: str,
     *,
     patience: float = PATIENCE,
-    connect: Connect = ensure_hub,
+    connect: Connect = reach,
 ) -> Outcome:
     """Send a message through the hub, or failing that through the recipient's inbox file.
 

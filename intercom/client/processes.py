@@ -9,11 +9,11 @@ Standard library only; without ``/proc`` little is known, and never more is clai
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 #: No line of ancestors is followed further than this.

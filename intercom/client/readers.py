@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 
-from intercom.client.parent import Parent
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.spool import turns
@@ -18,6 +17,8 @@ from intercom.wire.envelope import format_timestamp
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
+
+    from intercom.client.parent import Parent
 
 #: Seconds for which a ``listen`` waits for a turn: a ``poll`` has it for moments.
 LISTEN_PATIENCE = 2.0

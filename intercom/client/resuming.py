@@ -8,16 +8,19 @@ is until the reading has come past it, for positions only move forward.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 from intercom.client import skipping
-from intercom.client.skipping import Clock
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.records import Position, Record
 from intercom.spool.files import Inbox
-from intercom.tuples import NamedTuple
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire.envelope import identify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from intercom.client.skipping import Clock
 
 #: Words that are no message's id here.
 NOW, START = "now", "start"

@@ -8,7 +8,6 @@ channel gets one notice, a ``chat`` from ``hub`` in its inbox. Nothing is delete
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 
 from intercom.client.blocking import new_id
 from intercom.errors import IntercomError, StalePosition
@@ -20,8 +19,14 @@ from intercom.spool.deadletters import DeadLetters, Letter
 from intercom.spool.files import Inbox
 from intercom.spool.known import is_known
 from intercom.spool.locking import Busy
-from intercom.tuples import NamedTuple
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    #: Tells epoch seconds.
+    Clock = Callable[[], float]
 
 #: A notice names so many ids.
 MAX_IDS = 20
@@ -31,9 +36,6 @@ NOTICE_TIMEOUT = 0.5
 LIST_TRIES, LIST_PAUSE = 40, 0.05
 #: How often it is begun again where another reader has emptied the inbox meanwhile.
 TRIES = 3
-
-#: Tells epoch seconds.
-Clock = Callable[[], float]
 
 
 class Skipped(NamedTuple):

@@ -7,12 +7,10 @@ wait and probe. Ready is a hub that takes connections; no file is a sign of it.
 from __future__ import annotations
 
 import _socket as socket  # the compiled part, which is all that is needed
-import contextlib
 import fcntl
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
 
 from intercom.client.dial import connect
 from intercom.election.locks import holders, is_led, is_original, leader
@@ -26,11 +24,13 @@ from intercom.errors import (
     UnsafePlace,
 )
 from intercom.paths import ChannelPaths, open_private, read_private
+from intercom.plain import contextmanager
 from intercom.settings.lookup import ENVIRONMENT, Found, Settings
 from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterator, Mapping, Sequence
 
 #: Seconds for a hub to be found or started.
 SPAWN_TIMEOUT = 10.0
@@ -88,17 +88,17 @@ def ensure_hub(
         found.remedy += f" ({said} is set, so none was started)"
         raise found
     deadline = time.monotonic() + timeout
-    with contextlib.ExitStack() as stack:
-        while not stack.enter_context(right_to_spawn(paths)):
-            stack.close()
-            time.sleep(PROBE_INTERVAL)
-            found = _probe(paths)
-            if isinstance(found, socket.socket):
-                return found
-            if time.monotonic() > deadline:
-                raise _nobody_may(paths, timeout)
-        left = max(0.0, deadline - time.monotonic())
-        return start_hub(paths, SPAWN_OPTIONS, environ=environ, timeout=left)[0]
+    while True:
+        with right_to_spawn(paths) as is_ours:
+            if is_ours:
+                left = max(0.0, deadline - time.monotonic())
+                return start_hub(paths, SPAWN_OPTIONS, environ=environ, timeout=left)[0]
+        time.sleep(PROBE_INTERVAL)
+        found = _probe(paths)
+        if isinstance(found, socket.socket):
+            return found
+        if time.monotonic() > deadline:
+            raise _nobody_may(paths, timeout)
 
 
 def start_hub(
@@ -140,7 +140,7 @@ def _probe(paths: ChannelPaths) -> socket.socket | HubUnavailable:
         return error
 
 
-@contextlib.contextmanager
+@contextmanager
 def right_to_spawn(paths: ChannelPaths) -> Iterator[bool]:
     """Hold the right to start a hub, or not: whether this is so is what ``with`` gives."""
     fd = open_private(paths.spawn_lock, os.O_RDWR | os.O_CREAT)

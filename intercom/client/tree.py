@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+
+from intercom.plain import suppress
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def project_directory(option: str | None, cwd: str) -> str:
@@ -21,7 +25,7 @@ def project_directory(option: str | None, cwd: str) -> str:
         if _is_repository(os.path.join(here, ".git")):
             return here
     for here in _upwards(start):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             found = os.lstat(os.path.join(here, ".intercom", "session.json"))
             if found.st_uid == os.geteuid():  # a shared directory may hold another's
                 return here

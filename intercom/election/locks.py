@@ -13,7 +13,6 @@ channel when the hub is gone: so a child's copies are closed as it begins to liv
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -24,6 +23,7 @@ from intercom import plainjson as json
 from intercom.errors import AlreadyLed, CannotCreate, UnsafePlace
 from intercom.mounts import file_system
 from intercom.paths import ChannelPaths, open_private, read_private
+from intercom.plain import suppress
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _let_go_in_child() -> None:
     """Close a forked child's copies; the locks stay with the process that took them."""
     while _held:
         for fd in _held.pop():
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.close(fd)
 
 
@@ -249,9 +249,9 @@ def holders(path: str) -> list[int]:
 def _open_files(pid: str) -> set[str]:
     """The names of what a process has open; none, where we may not look."""
     found: set[str] = set()
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         for fd in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):  # closed meanwhile
+            with suppress(OSError):  # closed meanwhile
                 found.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
     return found
 

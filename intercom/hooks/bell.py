@@ -6,11 +6,10 @@ From the channel's files alone, without waiting for a lock. What was told is kep
 
 from __future__ import annotations
 
-import contextlib
-
 from intercom import plainjson as json
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths, read_private, write_atomic
+from intercom.plain import suppress
 from intercom.records import Position
 from intercom.showing.text import label
 from intercom.showing.words import ago, counted, moment
@@ -114,7 +113,7 @@ def _fields(line: bytes) -> dict[str, Any]:
 def bell_of(paths: ChannelPaths, session: str) -> Bell:
     """What a session's agent was told; nothing where that cannot be read."""
     damage = (ValueError, TypeError, KeyError, RecursionError)
-    with contextlib.suppress(IntercomError, OSError, *damage):
+    with suppress(IntercomError, OSError, *damage):
         told = json.loads(read_private(paths.bell(session)) or b"{}")
         return Bell(Position(int(told["generation"]), int(told["offset"])), int(told["in_a_row"]))
     return Bell()

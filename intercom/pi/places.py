@@ -18,8 +18,12 @@ from typing import NamedTuple
 
 from intercom.errors import BadConfig, CannotCreate, UnsafePlace
 from intercom.paths import MAX_SOCKET_PATH
-from intercom.private import Warn, private_directory, silent
+from intercom.private import private_directory, silent
+from intercom.tuples import TYPE_CHECKING
 from intercom.wire.pi.javascript import MAX_SAFE_INTEGER, trimmed
+
+if TYPE_CHECKING:
+    from intercom.private import Warn
 
 #: Names the agent directory to both clients.
 AGENT_DIR = "PI_CODING_AGENT_DIR"

@@ -5,12 +5,11 @@ All others are in :mod:`intercom.settings.table`, which also tells more of the w
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from intercom.errors import BadConfig
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _YES = frozenset({"1", "yes", "true", "on"})

@@ -7,21 +7,21 @@ we do not know, stays.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
 
 from intercom import __version__
 from intercom import plainjson as json
 from intercom.errors import BadConfig, CannotCreate, UnsafePlace
 from intercom.paths import ChannelPaths, open_private, read_private, write_atomic
+from intercom.plain import contextmanager
 from intercom.private import described, make_directories
 from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
 #: The format of a channel's files. Raised when an older version would misread them.
@@ -273,7 +273,7 @@ def _with_line(content: str, key: str, value: Any) -> str:
     return "".join(lines)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _locked(path: str) -> Iterator[None]:
     """Hold the lock of a file that is replaced by renaming, making it if need be.
 

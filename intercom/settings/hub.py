@@ -9,12 +9,16 @@ from typing import Any
 
 from intercom.errors import BadConfig
 from intercom.paths import ChannelPaths
-from intercom.private import Warn, silent
+from intercom.private import silent
 from intercom.records import LEVELS
 from intercom.settings.files import ChannelFile
 from intercom.settings.limits import DEFAULTS, Limits
 from intercom.settings.lookup import DEFAULT, Settings
 from intercom.settings.table import LIMITS, NEVER, NONE
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from intercom.private import Warn
 
 
 @dataclass(frozen=True)

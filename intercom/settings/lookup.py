@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-
 from intercom.paths import ChannelPaths, base_directory
+from intercom.plain import cache
 from intercom.settings.basics import BASICS
 from intercom.settings.files import ChannelFile, UserFile, unknown_keys, user_path
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 #: Who may say what holds, the strongest first.
@@ -30,7 +29,7 @@ class Found(NamedTuple):
     where: str
 
 
-@functools.cache
+@cache
 def _user_values(path: str) -> Mapping[str, Any]:
     """What the user's file says; read once, so that a process keeps what it was started with."""
     return UserFile(path).read()

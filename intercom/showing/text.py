@@ -13,8 +13,7 @@ Three steps, each on top of the one before:
 
 from __future__ import annotations
 
-import functools
-
+from intercom.plain import cache
 from intercom.showing.hosts import TAGS
 from intercom.tuples import TYPE_CHECKING
 
@@ -52,7 +51,7 @@ _JOINTS = dict.fromkeys(map(ord, "_\u2010\u2011\u2012\u2013\u2014\u2015\u2212"),
 _BRACKETS = "[]<>\uff3b\uff3d\uff1c\uff1e"
 
 
-@functools.cache
+@cache
 def _frame() -> re.Pattern[str]:
     import re  # plain text needs none, and it takes a while to load
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from intercom.moments import UTC, datetime
-
 
 def counted(count: int, noun: str) -> str:
     """``1 message``, ``2 messages``."""
@@ -21,6 +19,8 @@ def age(timestamp: object, now: float) -> str:
 
 def moment(timestamp: object) -> float | None:
     """When a message says that it was written (epoch seconds), None if not readably."""
+    from intercom.moments import UTC, datetime  # where there is something to show
+
     try:
         said = datetime.fromisoformat(str(timestamp))
         return said.replace(tzinfo=said.tzinfo or UTC).timestamp()

@@ -9,12 +9,15 @@ done, and what a crash leaves to be done, is for :mod:`intercom.spool.book` to s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 from intercom import plainjson as json
+from intercom.plain import contextmanager
 from intercom.spool.calls import FileCalls, write_all
 from intercom.spool.format import Cutter, Keep
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 #: Bytes copied or compared in one piece.
 PIECE = 1 << 20

@@ -8,7 +8,6 @@ reads rightly, or calls unfinished, and that :meth:`Book.settle` finishes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 
 from intercom.names import file_name
 from intercom.paths import ChannelPaths
@@ -34,6 +33,7 @@ from intercom.spool.positions import Resolution, raise_generation, resolve, was_
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import TypeVar
 
     _T = TypeVar("_T")

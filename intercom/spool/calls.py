@@ -6,12 +6,12 @@ every step as a crash would. Standard library only.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
 
 from intercom.paths import open_private, read_private
+from intercom.plain import suppress
 
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the drive
 
@@ -127,7 +127,7 @@ class FileCalls:
                 self.close(fd)
             self.rename(temporary, path)
         except Exception:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self.unlink(temporary)
             raise
         if durable:

@@ -6,18 +6,18 @@ does so, synced, before it goes. Blocking, standard library only.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable
 
 from intercom import plainjson as json
 from intercom.paths import ChannelPaths
+from intercom.plain import suppress
 from intercom.spool.calls import FileCalls, write_all
 from intercom.spool.locking import open_locked
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 #: A list longer than so many bytes becomes the older one, and a new one begins.
@@ -149,7 +149,7 @@ class DeadLetters:
 
 def _fields(letter: Letter, now: float) -> dict[str, Any]:
     message: Any = None
-    with contextlib.suppress(ValueError, RecursionError):
+    with suppress(ValueError, RecursionError):
         message = json.loads(letter.line.decode("utf-8", "replace"))
     envelope = message if isinstance(message, dict) else {}
     fields: dict[str, Any] = {"at": now, "why": letter.why, "inbox": letter.inbox}
@@ -172,7 +172,7 @@ def _key(fields: dict[str, Any]) -> tuple[str, str]:
 def _parse(data: bytes) -> list[dict[str, Any]]:
     letters = []
     for line in data.split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):
+        with suppress(ValueError, RecursionError):
             fields = json.loads(line)
             if isinstance(fields, dict) and isinstance(fields.get("why"), str):
                 letters.append(fields)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from intercom.plain import suppress
 from intercom.spool.format import Cutter
-from intercom.tuples import NamedTuple
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Line(NamedTuple):
@@ -100,7 +102,7 @@ def choose(lines: Sequence[Line], read: int, torn: int, keep_bytes: int | None) 
 
 def sent_at(line: bytes) -> float:
     """When a message was sent by its envelope, epoch seconds; infinity where that is unreadable."""
-    with contextlib.suppress(ValueError, RecursionError, OverflowError, TypeError, KeyError):
+    with suppress(ValueError, RecursionError, OverflowError, TypeError, KeyError):
         sent = datetime.fromisoformat(json.loads(line.decode("utf-8", "replace"))["timestamp"])
         return (sent if sent.tzinfo else sent.replace(tzinfo=UTC)).timestamp()
     return float("inf")

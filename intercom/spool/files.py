@@ -7,7 +7,6 @@ go of it, so that a hub that watches the directory notices an append as soon as 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from intercom.errors import InboxLocked, StalePosition
 from intercom.paths import ChannelPaths
@@ -18,6 +17,7 @@ from intercom.tuples import TYPE_CHECKING
 from intercom.wire.envelope import MAX_LINE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TypeVar
 
     _T = TypeVar("_T")

@@ -11,11 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
 from intercom.errors import SpoolError, StalePosition
 from intercom.paths import ChannelPaths
+from intercom.plain import contextmanager
 from intercom.records import Batch, Moved, Position, Record
 from intercom.spool.book import Book, View, last_boundary
 from intercom.spool.calls import FileCalls, write_all
@@ -29,6 +28,8 @@ from intercom.tuples import TYPE_CHECKING, NamedTuple
 from intercom.wire.envelope import identify
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from intercom.spool.deadletters import DeadLetters
 
 #: Bytes read in one piece.

@@ -6,16 +6,17 @@ the name. An inbox alone says only that somebody wrote to it.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable
 
 from intercom.errors import UnsafePlace
 from intercom.names import file_name
 from intercom.paths import ChannelPaths
+from intercom.plain import suppress
 from intercom.spool.calls import FileCalls
-from intercom.spool.format import Damaged, decode_name, parse_meta, parse_offset, split_name
-from intercom.tuples import NamedTuple
+from intercom.tuples import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Temporary files this old, in seconds, were left by somebody who died.
 ABANDONED = 3600.0
@@ -48,6 +49,8 @@ def take_census(paths: ChannelPaths, calls: FileCalls, now: float) -> Census:
 
     :param now: epoch seconds.
     """
+    from intercom.spool.format import split_name
+
     encoded: set[str] = set()
     inboxes: dict[str, Extent] = {}
     with os.scandir(paths.directory) as entries:
@@ -89,6 +92,8 @@ def sight(
 
 def forgotten(paths: ChannelPaths, calls: FileCalls, encoded: Iterable[str]) -> list[str]:
     """The sessions of some encoded ids that nothing shows to have been used (any more)."""
+    from intercom.spool.format import decode_name
+
     sessions = [session for name in encoded if (session := decode_name(name)) is not None]
     return [session for session in sessions if not is_known(paths, calls, session)]
 
@@ -103,11 +108,14 @@ def is_known(paths: ChannelPaths, calls: FileCalls, session: str) -> bool:
 
 def session_of(paths: ChannelPaths, calls: FileCalls, encoded: str) -> str | None:
     """The session id of an encoded one; where only a hash is left, as its files tell it."""
+    # Commands that only ask is_known do without.
+    from intercom.spool.format import Damaged, decode_name, parse_meta, parse_offset
+
     session = decode_name(encoded)
     if session is not None:
         return session
     for kind, parse in (("meta", parse_meta), ("offset", parse_offset)):
-        with contextlib.suppress(OSError, UnsafePlace, Damaged):
+        with suppress(OSError, UnsafePlace, Damaged):
             data = calls.small(paths.file(f"{kind}_{encoded}.json"))
             told = parse(data).session if data is not None else None
             if told is not None and file_name(told) == encoded:
@@ -118,5 +126,5 @@ def session_of(paths: ChannelPaths, calls: FileCalls, encoded: str) -> str | Non
 def _sweep(calls: FileCalls, path: str, now: float) -> None:
     found = calls.stat(path)
     if found is not None and now - found.st_mtime > ABANDONED:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             calls.unlink(path)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from intercom.errors import InboxLocked
+from intercom.plain import contextmanager
 from intercom.spool.calls import FileCalls
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 #: Seconds for which others may keep a lock before it is given up, and between two tries.
 PATIENCE, _PAUSE = 2.0, 0.01

@@ -13,15 +13,16 @@ begins earlier, so that messages may be seen twice. The rules, from ``docs/proto
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from intercom.errors import StalePosition
 from intercom.records import Position
 from intercom.spool.format import LARGEST, Damaged, Mark, Meta, Stored
-from intercom.tuples import NamedTuple
+from intercom.tuples import TYPE_CHECKING, NamedTuple
 
-#: Tells the last record boundary at or before a byte of the inbox.
-Boundary = Callable[[int], int]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    #: Tells the last record boundary at or before a byte of the inbox.
+    Boundary = Callable[[int], int]
 
 
 class Resolution(NamedTuple):

@@ -6,9 +6,8 @@ more. Nothing is ever taken out of an inbox for that; its readers leave the seco
 
 from __future__ import annotations
 
-import contextlib
-
 from intercom import plainjson as json
+from intercom.plain import suppress
 from intercom.records import Record, Span
 from intercom.wire.envelope import Identity, identify
 
@@ -75,7 +74,7 @@ def _identity(line: bytes, twice: set[bytes]) -> Identity | None:
 def _plain(found: bytes) -> bytes:
     """An id as it would stand without escapes."""
     if b"\\" in found:
-        with contextlib.suppress(ValueError):
+        with suppress(ValueError):
             text: str = json.loads(f'"{found.decode("utf-8", "replace")}"')
             return text.encode("utf-8", "surrogatepass")
     return found

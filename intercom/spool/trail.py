@@ -7,13 +7,12 @@ the inbox's exclusive lock, read under none, and never synced. Standard library 
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Sequence
 
 from intercom import plainjson as json
 from intercom.errors import UnsafePlace
 from intercom.paths import ChannelPaths
+from intercom.plain import suppress
 from intercom.records import Moved, Position, Shifted
 from intercom.spool.aside import Range
 from intercom.spool.calls import FileCalls, write_all
@@ -22,6 +21,7 @@ from intercom.spool.known import session_of
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
 #: A trail longer than so many bytes is replaced by its younger half.
@@ -84,7 +84,7 @@ class Trail:
             the last call of this or :meth:`news`: all in its order, and each once.
         """
         others: list[Moved] = []
-        with contextlib.suppress(OSError, UnsafePlace):
+        with suppress(OSError, UnsafePlace):
             if self._known is not None:
                 others = self.news()
             if moves:
@@ -133,7 +133,7 @@ class Trail:
         refuses is not written.
         """
         fields = {"state": "cut", "generation": generation, "read": read, "stays": [*stays]}
-        with contextlib.suppress(OSError, UnsafePlace):
+        with suppress(OSError, UnsafePlace):
             self._write(json.dumps(fields).encode() + b"\n", ())
 
     def cuts(self) -> dict[int, Cut]:
@@ -146,7 +146,7 @@ class Trail:
         at = data.find(_CUT)
         while at >= 0:
             start, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
-            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
                 fields = json.loads(data[start : end if end >= 0 else None])
                 generation, read = _numbers(fields, "generation", "read")
                 stays = [_checked([low, high]) for low, high in fields["stays"]]
@@ -165,7 +165,7 @@ class Trail:
         As it was, where nobody noted how the generations between them ended.
         """
         now = position
-        with contextlib.suppress(OSError, UnsafePlace, KeyError):
+        with suppress(OSError, UnsafePlace, KeyError):
             cuts = self.cuts() if position.generation < generation else {}
             while now.generation < generation:
                 stays = cuts[now.generation].stays
@@ -182,7 +182,7 @@ class Trail:
 
     def shown(self, generation: int) -> int:
         """The byte of a generation up to which messages were noted as shown, lately at least."""
-        with contextlib.suppress(OSError, UnsafePlace):
+        with suppress(OSError, UnsafePlace):
             found = self._calls.stat(self._path)
             if found is None:
                 return 0
@@ -291,7 +291,7 @@ class Trails:
         for name in encoded:
             session = session_of(self._paths, self._calls, name)
             if session is not None:
-                with contextlib.suppress(OSError, UnsafePlace):
+                with suppress(OSError, UnsafePlace):
                     moves += self.of(session).news()
         return moves
 
@@ -315,7 +315,7 @@ def parse(data: bytes, session: str) -> list[Moved]:
     """The events in whole lines; what is none is passed over."""
     moves = []
     for line in data.split(b"\n"):
-        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
             fields = json.loads(line)
             generation, start, end = _numbers(fields, "generation", "start", "end")
             at = fields["at"]

@@ -14,20 +14,20 @@ so either the commit came before that reading, or it is refused.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable
 
 from intercom import plainjson as json
 from intercom.errors import IntercomError, UnsafePlace
 from intercom.paths import ChannelPaths, open_private
+from intercom.plain import suppress
 from intercom.private import is_at, lock_named
 from intercom.tuples import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import TypeVar
 
     _T = TypeVar("_T")
@@ -107,7 +107,7 @@ class Turn:
                 return
         if not self._is_kept_for_us():
             raise taken_over(self._paths, self._session)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             again = seize(self._paths, self._session, self._holder)
             os.close(self._fd)
             self._fd = again._fd
@@ -121,7 +121,7 @@ class Turn:
     def close(self) -> None:
         """Give it back. Idempotent."""
         if self._fd is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
@@ -185,7 +185,7 @@ def seize(paths: ChannelPaths, session: str, holder: Holder) -> Turn:
         os.rename(temporary, paths.turn(session))
     except BaseException:
         os.close(fd)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.unlink(temporary)
         raise
     return Turn(paths, session, holder, fd)
@@ -264,7 +264,7 @@ def remove(paths: ChannelPaths, encoded: str) -> list[str]:
         path = paths.file(name)
         if not os.path.lexists(path):
             continue
-        with contextlib.suppress(OSError, UnsafePlace):
+        with suppress(OSError, UnsafePlace):
             fd = _lock(path, exclusive=True)
             if fd is not None:
                 try:
@@ -318,7 +318,7 @@ def _lock(path: str, exclusive: bool) -> int | None:
 def _sign(fd: int, holder: Holder) -> None:
     """Write down who holds a lock; that it cannot be written changes nothing."""
     data = json.dumps(holder._asdict()).encode() + b"\n"
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.pwrite(fd, data, 0)
         os.ftruncate(fd, len(data))
 

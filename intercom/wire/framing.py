@@ -8,9 +8,11 @@ its end, so that it costs its sender that line and not the connection.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from intercom.tuples import TYPE_CHECKING
 from intercom.wire.envelope import MAX_LINE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _LF = b"\n"
 _CR = b"\r"

@@ -22,7 +22,10 @@ from intercom.pi import runtime, sockets
 from intercom.pi.calls import Calls
 from intercom.pi.plan import Plan
 from intercom.pi.sockets import Bound
-from intercom.private import Warn
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from intercom.private import Warn
 
 
 class PiDoors:

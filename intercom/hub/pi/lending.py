@@ -22,7 +22,10 @@ from intercom.hub.pi.bus import Bus
 from intercom.hub.pi.doors import PiDoors
 from intercom.messages import Fault, PlacesTaken, Reply
 from intercom.pi.plan import Plan, parse_plan
-from intercom.private import Warn
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from intercom.private import Warn
 
 
 class Lending:
