@@ -242,11 +242,7 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-VERBS = sorted(
-    name
-    for name in MODULES
-    if part(name) == "cli" and name not in ("intercom.cli", "intercom.cli.daemon")
-)
+VERBS = sorted(name for name in MODULES if part(name) == "cli" and name not in ("intercom.cli",))
 
 
 @pytest.mark.parametrize("module", ["intercom.client.blocking", "intercom.client.spawn", *VERBS])

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from intercom.cli import options, output
-from intercom.cli.daemon import check_endpoints
+from intercom.cli.serving import check_endpoints
 from intercom.election.locks import is_led
 from intercom.errors import EX_CONFIG, BadConfig
 from intercom.names import nearest

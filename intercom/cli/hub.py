@@ -14,7 +14,8 @@ import click
 
 from intercom.cli import logs as hublog
 from intercom.cli import options, output
-from intercom.cli.daemon import check_endpoints, daemon, values
+from intercom.cli.daemon import daemon
+from intercom.cli.serving import check_endpoints, values
 from intercom.client import control
 from intercom.errors import HubUnavailable
 from intercom.paths import ChannelPaths, forgetful

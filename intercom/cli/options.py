@@ -67,13 +67,15 @@ def _details(option: table.Option) -> dict[str, Any]:
     """What click is told of an option of the table."""
     told: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
     if option.kind.name == "flag":
-        return told | {"is_flag": True}
+        return told | {"is_flag": True, "hidden": option.hidden}
     if option.constant is not None:
         told["flag_value"] = option.constant
     else:
         told["type"] = _type(option.kind)
     if option.names_session:
         told["shell_complete"] = complete_session
+    if option.several:
+        return told | {"multiple": True}
     return told | {"default": option.default, "show_default": option.shows_default}
 
 

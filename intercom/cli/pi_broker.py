@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from intercom.cli import daemon, options, output
+from intercom.cli import options, output, serving
 from intercom.errors import AlreadyLed, HubUnavailable, IntercomError
 from intercom.paths import ChannelPaths
 from intercom.pi.plan import Plan, plan_of
@@ -83,7 +83,7 @@ def _serve(paths: ChannelPaths) -> int | None:
     from intercom.hub.service import exit_status
 
     settle = partial(_settings, paths)
-    error = daemon.run_until_end(settle(), settle)
+    error = serving.run_until_end(settle(), settle)
     if not isinstance(error, AlreadyLed):
         return exit_status(error)
     if not _is_led(paths):  # it has gone again
@@ -120,7 +120,7 @@ def _stay(loan: Loan) -> int:
         loan.wait()
         output.note("the hub that served the places has gone")
     except _Ended:
-        daemon.ignore_signals()
+        serving.ignore_signals()
         try:
             loan.give_back()
         except IntercomError as error:

@@ -89,7 +89,7 @@ def _read(
             continue
         name, equals, value = word.partition("=")
         option = by_word.get(name)
-        if option is None or option.name in given:
+        if option is None or option.several or option.name in given:
             raise _Unsure
         if option.kind.name == "flag" or option.constant is not None:
             if equals:

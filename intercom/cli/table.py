@@ -39,6 +39,7 @@ class Option(NamedTuple):
     :ivar constant: the value that the word alone stands for; None if one has to follow.
     :ivar shows_default: whether the help does.
     :ivar names_session: whether a shell can complete it to a session.
+    :ivar several: whether it may be repeated; the value is a tuple. :ivar hidden: from the help.
     """
 
     name: str
@@ -50,6 +51,8 @@ class Option(NamedTuple):
     constant: Any = None
     shows_default: bool = False
     names_session: bool = False
+    several: bool = False
+    hidden: bool = False
 
 
 class Argument(NamedTuple):
@@ -203,9 +206,41 @@ POLL = (
 #: The options of ``mcp``.
 MCP = (SESSION,)
 
+DAEMON = (
+    Option(
+        "durability",
+        "--durability",
+        "How safe a message is before its sender is told 'stored'; default: disk.",
+        kind=_one_of(*LEVELS),
+    ),
+    Option(
+        "idle_exit",
+        "--idle-exit",
+        "End after this time without any connection, or never, which is the default.",
+        "SECONDS",
+    ),
+    Option("on_demand", "--on-demand", "", kind=FLAG, hidden=True),
+    Option(
+        "listen",
+        "--listen",
+        "Listen at a Twisted endpoint, too (tcp:7654:interface=127.0.0.1); may be repeated. "
+        "Who connects from outside the file system must show the channel's key.",
+        "ENDPOINT",
+        default=(),
+        several=True,
+    ),
+    Option(
+        "pi",
+        "--pi",
+        "Be found where pi-intercom and pi-subagents look for their broker; see pi-broker.",
+        kind=FLAG,
+    ),
+)
+
 #: What can be read quickly.
 QUICK = {
     "send": Verb(SEND, Argument("dash", "[-]", ("-",)), "intercom.cli.sending"),
     "poll": Verb(POLL, None, "intercom.cli.polling"),
+    "daemon": Verb(DAEMON, None, "intercom.cli.serving"),
     "mcp": Verb(MCP, None, "intercom.cli.bridging"),
 }
