@@ -23,7 +23,7 @@ from intercom.client.tokens import own_token
 from intercom.errors import IntercomError
 from intercom.paths import ChannelPaths
 from intercom.showing.blocks import Ways
-from intercom.showing.words import age, counted
+from intercom.showing.words import age, aged, counted
 from intercom.spool.files import Inbox
 from intercom.wire import envelope
 
@@ -43,7 +43,7 @@ class _Printer:
     def show(self, line: bytes, message: dict[str, Any]) -> None:
         """Print one message and flush it."""
         if self._as_json:
-            output.write(rendering.aged(line, message, time.time()) + b"\n")
+            output.write(aged(line, message, time.time()) + b"\n")
             return
         facts = known(self._paths, self._own, [line], [message])
         block = rendering.messages([message], time.time(), output.page(), facts, self._ways)

@@ -251,11 +251,7 @@ def _json(found: _Found, channel: str, place: str | None) -> bytes:
         ],
     }
     fields |= {name: value for name, value in extra.items() if value}
-    messages: list[bytes] = []
-    if haul.lines:
-        from intercom.cli.rendering import aged  # where there is something to show
-
-        messages += map(aged, haul.lines, haul.messages, itertools.repeat(found.at))
+    messages = map(words.aged, haul.lines, haul.messages, itertools.repeat(found.at))
     return output.to_json(fields, messages=b"[" + b",".join(messages) + b"]") + b"\n"
 
 

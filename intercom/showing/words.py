@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from intercom.tuples import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
 
 def counted(count: int, noun: str) -> str:
     """``1 message``, ``2 messages``."""
@@ -15,6 +21,18 @@ def age(timestamp: object, now: float) -> str:
     """
     sent = moment(timestamp)
     return "" if sent is None else since(now - sent)
+
+
+def aged(line: bytes, envelope: Mapping[str, Any], now: float) -> bytes:
+    """A message as JSON with its ``age`` behind all that it says itself.
+
+    Models read it, and cannot tell how long ago a timestamp is. A message that has such a
+    field, or no readable timestamp, stays as it is.
+    """
+    written = age(envelope.get("timestamp"), now)
+    if not written or "age" in envelope:
+        return line
+    return line.rstrip()[:-1] + f',"age":"{written}"}}'.encode()
 
 
 def moment(timestamp: object) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import sys
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from intercom.cli import group, main, polling, quick, sending, table
+from intercom.cli import group, main, quick, table
 
 Agent = Any  # see conftest.py
 Make = Callable[[str], Agent]
@@ -34,6 +35,9 @@ READ = [
     ["poll", "--wait", "1e1", "--limit", "+07", "--peek", "--full", "--from", "-1"],
     ["poll", "--wait=0", "--project-dir", "/"],
     ["poll", "--"],
+    ["daemon", "--channel", "c", "--dir", "d", "--on-demand"],
+    ["daemon", "--pi", "--durability", "process", "--idle-exit", "never"],
+    ["mcp", "--session", "ann"],
 ]
 LEFT = [
     [],
@@ -56,13 +60,15 @@ LEFT = [
     ["--session", "ann", "poll"],
     ["--", "poll"],
     ["poll", "--format", "yaml"],
+    ["daemon", "--listen", "tcp:0"],
     ["peers"],
 ]
 
+OPTIONS = {*table.COMMON, *(one for verb in table.QUICK.values() for one in verb.options)}
 WORDS = [
     *("send", "poll", "-", "--", "-h", "--help", "", "x", "1", "-1", "json", "disk", "/", "peers"),
-    *{option.word for option in (*table.COMMON, *table.SEND, *table.POLL)},
-    *(f"{option.word}=1" for option in (*table.COMMON, *table.SEND, *table.POLL)),
+    *sorted(option.word for option in OPTIONS),
+    *sorted(f"{option.word}=1" for option in OPTIONS),
 ]
 
 
@@ -78,8 +84,8 @@ def meant(words: list[str], read: Callable[[list[str]], int]) -> Any:
         return work
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sending, "work", recorder("send"))
-        patch.setattr(polling, "work", recorder("poll"))
+        for name, verb in table.QUICK.items():
+            patch.setattr(importlib.import_module(verb.work), "work", recorder(name))
         patch.setattr(group, "fail_usage", lambda _error, _as_json: 2)
         status = read(words)
     return done or status
@@ -107,7 +113,7 @@ def test_completion_is_left_to_click() -> None:
     assert quick.read(["poll"], BY_CLICK) is None
 
 
-@given(some.lists(some.sampled_from(WORDS), max_size=7), some.sampled_from(["send", "poll"]))
+@given(some.lists(some.sampled_from(WORDS), max_size=7), some.sampled_from([*table.QUICK]))
 def test_no_line_is_read_otherwise(words: list[str], verb: str) -> None:
     """Whatever is read at all: most such lines are not."""
     for line in (words, [verb, *words]):

@@ -469,7 +469,7 @@ def test_a_crash_of_the_interpreter_leaves_a_traceback_in_the_log(place: Place) 
     assert ended(hub)[0] == -signal.SIGSEGV
     text = Path(place.paths.log).read_text()
     assert "Fatal Python error: Segmentation fault" in text
-    assert "daemon.py" in text
+    assert "serving.py" in text
     place.serve()
 
 
