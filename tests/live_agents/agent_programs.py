@@ -46,22 +46,38 @@ class Program:
                 text=True,
                 timeout=INSTALL_S,
                 cwd=place,
+                env=_environ(place),
                 check=False,
             )
             assert done.returncode == 0, done.stderr[-2000:]
-        path = os.environ["PATH"]
+        environ = _environ(place)
         if self.node is not None:
-            path = f"{self.node.install(cache).parent}:{path}"
+            environ["PATH"] = f"{self.node.install(cache).parent}:{environ['PATH']}"
         said = subprocess.run(
             [found, "--version"],
             capture_output=True,
             text=True,
             timeout=120,
-            env={"PATH": path, "HOME": str(place)},
+            env=environ,
             check=True,
         )
         assert self.version in said.stdout, said.stdout
         return found
+
+
+def _environ(place: Path) -> dict[str, str]:
+    """For npm, and for programs that are run as they are installed: a home beside them.
+
+    npm's own settings and its cache stay those of whoever runs the test.
+    """
+    home = os.path.expanduser("~")
+    own = {
+        "HOME": str(place),
+        "NPM_CONFIG_USERCONFIG": os.environ.get("NPM_CONFIG_USERCONFIG", f"{home}/.npmrc"),
+        "NPM_CONFIG_CACHE": os.environ.get("NPM_CONFIG_CACHE", f"{home}/.npm"),
+    }
+    passed = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
+    return passed | own
 
 
 NODE_22 = Program("Node", "node", "22.23.3", "node")
