@@ -288,8 +288,16 @@ class Agent:
         return [one["payload"]["text"] for one in self.run("poll", *words).ok()["messages"]]
 
     def hub_pid(self) -> int:
-        """The pid of the hub that leads the channel."""
-        return int(json.loads(Path(self.paths.lock).read_bytes())["pid"])
+        """The pid of the hub that leads the channel, as soon as that stands in its lock file."""
+        found: list[int] = []
+
+        def written() -> bool:
+            with contextlib.suppress(OSError):
+                found.extend(filter(None, [leader_of(Path(self.paths.lock))]))
+            return bool(found)
+
+        self.wait_until(written)
+        return found[0]
 
     @staticmethod
     def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:

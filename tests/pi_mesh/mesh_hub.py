@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,11 @@ class Hub(BrokerProcess):
 
     def pending(self) -> set[str]:
         """The ids of the asks that have a file."""
-        return {json.loads(one.read_bytes())["askId"] for one in self.asks.glob("*.json")}
+        found = set()
+        for one in self.asks.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):  # answered meanwhile
+                found.add(json.loads(one.read_bytes())["askId"])
+        return found
 
     def stay(self) -> None:
         """Have somebody connected at all times, so that the hub stays."""

@@ -345,6 +345,7 @@ def test_a_cleanup_of_everything_under_our_hub_is_survived(
         assert mesh.published()["hub_pid"] != hub.pid
         assert agent("ann").run("send", "--to", "bob", "--text", "after").ok()["live"] == 1
         assert mesh.hears(ours, "after")
+        mesh.wait_until(lambda: bob.run("poll", "--peek").ok()["count"] == 0)  # it has said so
     assert bob.texts() == []
 
 
