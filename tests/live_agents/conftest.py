@@ -58,7 +58,7 @@ def transcript(
     home: AgentHome, channel_dir: Path, request: pytest.FixtureRequest
 ) -> Iterator[Transcript]:
     """What is said in this test; it is left behind also if the test fails."""
-    made = Transcript({str(home.path): "~", str(channel_dir): "/tmp/agy-ipc"})
+    made = Transcript({str(home.path): "~", str(channel_dir): "$INTERCOM_DIR"})
     yield made
     where = os.environ.get("INTERCOM_AGENT_TRANSCRIPTS")
     name = request.node.name.removeprefix("test_").replace("[", "_").removesuffix("]")
