@@ -18,7 +18,6 @@ from hypothesis import strategies as some
 
 from intercom import hashes, moments, plainjson
 from intercom.tuples import NamedTuple
-from intercom.wire.envelope import format_timestamp
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -131,8 +130,6 @@ def test_a_default_is_followed_by_defaults() -> None:
 
 
 def test_the_others_are_the_same_things() -> None:
-    assert moments.datetime is datetime.datetime
-    assert moments.UTC is datetime.UTC
     assert hashes.sha256(b"x").digest() == hashlib.sha256(b"x").digest()
 
 
@@ -163,10 +160,30 @@ def by_datetime(epoch_s: float) -> str:
 
 
 @given(some.floats(0, 253402300799, allow_nan=False) | some.integers(0, 253402300799))
-def test_timestamps_are_those_of_datetime(epoch_s: float) -> None:
-    assert format_timestamp(epoch_s) == by_datetime(epoch_s)
+def test_times_are_those_of_datetime(epoch_s: float) -> None:
+    text = moments.written(epoch_s)
+    assert text == by_datetime(epoch_s)
+    assert moments.read(text) == datetime.datetime.fromisoformat(text).timestamp()
 
 
 @pytest.mark.parametrize("epoch_s", [-1.5, 0, 951782399.9999996, 951868800, 4107542400, 1e9 + 0.1])
-def test_timestamps_at_the_ends_of_days_are_too(epoch_s: float) -> None:
-    assert format_timestamp(epoch_s) == by_datetime(epoch_s)
+def test_times_at_the_ends_of_days_are_too(epoch_s: float) -> None:
+    assert moments.read(moments.written(epoch_s)) == pytest.approx(epoch_s, abs=1e-6)
+    assert moments.written(epoch_s) == by_datetime(epoch_s)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-30", "2026-11-30T20:00:00Z", "2026-11-30T20:00:00.5+02:00", "20261130T200000",
+        "2026-02-30T20:00:00.000000+00:00", "2026-11-30T24:00:00.000000+00:00", "now", "",
+        "2026-11-30 20:00:00.000000+00:00", "2026-11-30T20:00:00.00000١+00:00", "1969-11-30",
+        " 026-11-30T20:00:00.000000+00:00", "2026-11-30T20:00:00.000000-00:00",
+    ],
+)  # fmt: skip
+def test_times_of_others_are_read_as_by_datetime(text: str) -> None:
+    def read(text: str) -> float:
+        said = datetime.datetime.fromisoformat(text)
+        return said.replace(tzinfo=said.tzinfo or datetime.UTC).timestamp()
+
+    assert told(moments.read, text) == told(read, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from intercom import moments
 from intercom.tuples import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,11 +38,8 @@ def aged(line: bytes, envelope: Mapping[str, Any], now: float) -> bytes:
 
 def moment(timestamp: object) -> float | None:
     """When a message says that it was written (epoch seconds), None if not readably."""
-    from intercom.moments import UTC, datetime  # where there is something to show
-
     try:
-        said = datetime.fromisoformat(str(timestamp))
-        return said.replace(tzinfo=said.tzinfo or UTC).timestamp()
+        return moments.read(str(timestamp))
     except (ValueError, OverflowError, OSError):
         return None
 

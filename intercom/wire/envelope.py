@@ -7,6 +7,7 @@ same lines with the same words. Rules: ``docs/protocol``, "Lines".
 
 from __future__ import annotations
 
+from intercom import moments
 from intercom import plainjson as json
 from intercom.errors import ProtocolError
 from intercom.names import ANONYMOUS
@@ -29,7 +30,6 @@ MAX_ID = 128
 
 _ID_BYTES = 6
 _DIGEST_BYTES = 16
-_YEAR_10000 = 253_402_300_800
 _blake2b: Any = None
 
 
@@ -125,36 +125,7 @@ def format_id(random_bytes: bytes) -> str:
 
 def format_timestamp(epoch_s: float) -> str:
     """Write seconds since 1970 as ISO 8601 in UTC with microseconds."""
-    if not 0 <= epoch_s < _YEAR_10000:
-        from intercom.moments import UTC, datetime  # it says what is wrong with it
-
-        return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="microseconds")
-    whole = int(epoch_s)
-    fraction = round((epoch_s - whole) * 1e6)
-    if fraction == 1_000_000:
-        whole, fraction = whole + 1, 0
-    days, second = divmod(whole, 86_400)
-    year, month, day = _date(days)
-    return (
-        f"{year}-{month:02}-{day:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
-        f".{fraction:06}+00:00"
-    )
-
-
-def _date(days: int) -> tuple[int, int, int]:
-    """Year, month and day, by the days since 1970.
-
-    Years are counted from March on here, so that the odd day of a leap year is their last, and
-    from the year 0, with which a cycle of 400 years of 146,097 days begins.
-    """
-    cycle, day = divmod(days + 719_468, 146_097)
-    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153  # months of 30 and 31 days, 153 in each five
-    day -= (153 * month + 2) // 5
-    if month < 10:
-        return 400 * cycle + year, month + 3, day + 1
-    return 400 * cycle + year + 1, month - 9, day + 1
+    return moments.written(epoch_s)
 
 
 def digest(type: str, to_session: str, reply_to: str | None, payload: bytes) -> bytes:
