@@ -10,6 +10,7 @@ list wait for the shell (:class:`~intercom.core.effects.Admit`).
 from __future__ import annotations
 
 import hmac
+from functools import lru_cache
 
 from intercom.core.effects import (
     Admit,
@@ -30,6 +31,12 @@ from intercom.core.session import Link
 from intercom.messages import FEATURES, Auth, Fault, Message, Register, Welcome
 from intercom.names import ANONYMOUS, check_session
 from intercom.settings.limits import DEFAULTS
+
+
+@lru_cache(maxsize=256)
+def _granted(asked: tuple[str, ...]) -> frozenset[str]:
+    """What is granted of the features asked for; one object for all who ask the same."""
+    return frozenset(FEATURES).intersection(asked)
 
 
 class Admission:
@@ -125,7 +132,7 @@ class Admission:
     def _grant(self, link: Link, session: str, register: Register, now: float) -> list[Effect]:
         """Welcome it; a receiver's pushes begin."""
         link.sending_only = register.role == "sender"
-        link.features = frozenset(FEATURES).intersection(register.features)
+        link.features = _granted(register.features)
         link.since = now
         link.life.welcome()
         effects: list[Effect] = [self.welcome(link, register.id)]
@@ -141,7 +148,7 @@ class Admission:
         """The same id registers again on its connection: welcome, with what it asks for now."""
         assert link.session is not None
         if register.features:
-            link.features = frozenset(FEATURES).intersection(register.features)
+            link.features = _granted(register.features)
         effects: list[Effect] = [self.welcome(link, register.id)]
         had_cursor = link.feed is not None and link.feed.cursor
         if not link.sending_only and had_cursor != ("cursor" in link.features):

@@ -39,7 +39,7 @@ class Connection:
         self._clock = clock
         self._turn = turn
         self._ending = ending
-        self._holds: set[str] = set()
+        self._holds: frozenset[str] = frozenset()
         self._linger: IDelayedCall | None = None
         self._farewell: IDelayedCall | None = None
         self._lost = False
@@ -153,7 +153,7 @@ class Connection:
     def _set_hold(self, reason: str, on: bool) -> None:
         """Read from the peer only while nothing holds it."""
         before = bool(self._holds)
-        (self._holds.add if on else self._holds.discard)(reason)
+        self._holds = self._holds | {reason} if on else self._holds - {reason}
         if self._lost or before == bool(self._holds):
             return
         (self._stop_reading if on else self._read_on)()

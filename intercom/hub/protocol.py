@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 from twisted.internet.error import ConnectionDone
@@ -58,7 +57,7 @@ class HubProtocol(Connection, LineReceiver):
         self._cutter = LineCutter(KEY_LINE_LIMIT if needs_key else MAX_LINE)
         self._pace = pace
         self._begun = False
-        self._waiting: deque[bytes | None] = deque()
+        self._waiting: list[bytes | None] = []
         self._resting: IDelayedCall | None = None
         self._original = True
         self._number = -1
@@ -173,7 +172,7 @@ class HubProtocol(Connection, LineReceiver):
             self._receive_rest()
         elif self._waiting:
             admitted = self._pace.admit(len(self._waiting), 0, self._hub.clock.seconds())
-            lines = [self._waiting.popleft() for _ in range(admitted)]
+            lines, self._waiting = self._waiting[:admitted], self._waiting[admitted:]
             if lines and not self._deaf:
                 self._hub.receive(self._number, self._messages(lines))
         else:
@@ -193,8 +192,7 @@ class HubProtocol(Connection, LineReceiver):
 
     def _receive_rest(self) -> None:
         """Hand over all that waits."""
-        lines = list(self._waiting)
-        self._waiting.clear()
+        lines, self._waiting = self._waiting, []
         if lines and not self._deaf:
             self._hub.receive(self._number, self._messages(lines))
 

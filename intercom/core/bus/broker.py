@@ -281,7 +281,8 @@ class Broker:
     @property
     def members(self) -> list[tuple[str, Session]]:
         """The pi sessions of the unnamed scope, each with its inbox, by whose name it is known
-        to those that speak lines. They may have changed whenever ``SaveRoll`` comes.
+        to those that speak lines. They may have changed whenever ``SaveRoll`` comes that is not
+        of others (``elsewhere``).
         """
         return [(inbox_of(one.key), one) for one in self._here]
 

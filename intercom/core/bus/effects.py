@@ -212,7 +212,11 @@ class SaveRoll(msgspec.Struct, frozen=True, gc=False):
     """Who is known has changed: write :attr:`Broker.roll` down, some time soon.
 
     It tells a later hub in which inboxes mail may lie, and who can be written to.
+
+    :ivar elsewhere: only sessions that speak lines came or went.
     """
+
+    elsewhere: bool = False
 
 
 class Wake(msgspec.Struct, frozen=True, gc=False):

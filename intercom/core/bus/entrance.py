@@ -137,7 +137,7 @@ class Entrance:
         session = world.directory.leave(number, world.now)
         if session is None:
             return None
-        world.do(SaveRoll())
+        world.do(SaveRoll(session.elsewhere))
         world.presence.forget(number)
         world.extensions.forget(number)
         world.routes.clear(session.key)

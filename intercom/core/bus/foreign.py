@@ -59,7 +59,7 @@ class Foreign:
         self._carrier.release(inbox_of(key))
         session = Session(key, number, NDJSON, info, None, place, world.now)
         world.directory.join(session)
-        world.do(SaveRoll())
+        world.do(SaveRoll(elsewhere=True))
         world.presence.shown(number, world.now)
         world.idle_at = None
         self._entrance.announce(session, "session_joined")

@@ -91,6 +91,7 @@ class Bus:
         self._directories = directories
         self._leave = leave
         self._mail = Mail(spool, self._feed, broker)
+        self._keeping = Keeping(files, broker, clock, self._feed)
         self._peers: dict[int, Peer] = {}
         self._watches = Watches(clock, self._is_taken, self._taken)
         self.bridge = Bridge(broker, self._feed, self._now)
@@ -103,7 +104,7 @@ class Bus:
 
     def _each_effect(self) -> dict[type, Callable[[Any], None]]:
         """Who performs what."""
-        mail, keeping = self._mail, Keeping(self._files, self._broker, self.clock, self._feed)
+        mail, keeping = self._mail, self._keeping
         return {
             fx.Say: self._say,
             fx.Close: self._close,
@@ -122,7 +123,7 @@ class Bus:
             fx.LoadState: keeping.load_state,
             fx.SaveStaged: keeping.save_staged,
             fx.DropStaged: keeping.drop_staged,
-            fx.SaveRoll: lambda effect: self._roll_changed(keeping, effect),
+            fx.SaveRoll: self._roll_changed,
             fx.Pushed: self.bridge.pushed,
             fx.Notice: self.bridge.notice,
             fx.TookBack: self.bridge.took_back,
@@ -177,6 +178,7 @@ class Bus:
         self._watches.stop()
         if self._waking is not None and self._waking.active():
             self._waking.cancel()
+        self._keeping.close()
         return self._files.quit()
 
     def tick(self) -> None:
@@ -297,9 +299,10 @@ class Bus:
         if ours:
             self._feed(self._broker.stored, ours)
 
-    def _roll_changed(self, keeping: Keeping, effect: fx.SaveRoll) -> None:
-        keeping.save_roll(effect)
-        self.bridge.changed()
+    def _roll_changed(self, effect: fx.SaveRoll) -> None:
+        self._keeping.save_roll(effect)
+        if not effect.elsewhere:
+            self.bridge.changed()
 
     def _is_taken(self, number: int) -> bool | None:
         peer = self._peers.get(number)

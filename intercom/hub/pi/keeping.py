@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -15,6 +15,10 @@ from intercom.core.bus.broker import Broker
 from intercom.errors import IntercomError
 from intercom.hub.pi.files import BusFiles
 from intercom.hub.pi.memory import MemoryBusFiles
+
+#: Seconds for which changes of the roll gather once it was written: it has a line for everybody,
+#: so that a thousand who come one after the other would have it written a thousand times.
+ROLL_PAUSE_S = 0.25
 
 
 class Keeping:
@@ -36,7 +40,8 @@ class Keeping:
         self._broker = broker
         self._clock = clock
         self._feed = feed
-        self._roll_writing = self._roll_changed = False
+        self._roll_writing = self._roll_changed = self._closed = False
+        self._roll_call: IDelayedCall | None = None
 
     def save_ask(self, effect: fx.SaveAsk) -> None:
         """See :class:`fx.SaveAsk`."""
@@ -89,14 +94,16 @@ class Keeping:
         loading.addErrback(self._bug)
 
     def save_roll(self, _effect: fx.SaveRoll) -> None:
-        """See :class:`fx.SaveRoll`; written once for all that changes while it is written."""
+        """See :class:`fx.SaveRoll`; written soon, then once for all that changes in a while."""
         self._roll_changed = True
-        if not self._roll_writing:
-            self._roll_writing = True
-            self._clock.callLater(0, self._write_roll)
+        if self._roll_call is None and not self._roll_writing:
+            self._roll_call = self._clock.callLater(0, self._write_roll)
 
     def _write_roll(self) -> None:
-        self._roll_changed = False
+        self._roll_call = None
+        if not self._roll_changed:
+            return
+        self._roll_changed, self._roll_writing = False, True
         writing = self._files.save_roll(self._broker.roll)
         writing.addErrback(
             lambda failure: self._log.error("no roll: {why}", why=failure.getErrorMessage())
@@ -105,8 +112,15 @@ class Keeping:
 
     def _roll_written(self, _result: object) -> None:
         self._roll_writing = False
-        if self._roll_changed:
-            self.save_roll(fx.SaveRoll())
+        if not self._closed:
+            self._roll_call = self._clock.callLater(ROLL_PAUSE_S, self._write_roll)
+
+    def close(self) -> None:
+        """Write what is still to be written, and nothing later."""
+        self._closed = True
+        if self._roll_call is not None:
+            self._roll_call.cancel()
+        self._write_roll()
 
     def _bug(self, failure: Failure) -> None:
         self._log.failure("bug in the bus's small files", failure)

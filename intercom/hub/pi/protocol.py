@@ -111,7 +111,7 @@ class PiProtocol(Connection, Protocol):
             self._abort_now()
         elif self._linger is None:
             if self._holds:  # what it said is read to its end, or the kernel calls it an accident
-                self._holds.clear()
+                self._holds = frozenset()
                 self._inlet.resume()
             # Not at once: what the others are told of it leaves before; and what it says just
             # now, not knowing that another has its session, meets an open connection.
