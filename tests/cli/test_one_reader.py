@@ -342,7 +342,8 @@ def test_a_listener_without_its_parent_ends_and_leaves_its_mail(
         bob.wait_until(lambda: reads(bob) is None, 60)
         send(ann, bob, "one")
         assert (tmp_path / "out").read_bytes() == b""
-        assert "that started it has ended" in (tmp_path / "err").read_text()
+        said = tmp_path / "err"
+        bob.wait_until(lambda: "that started it has ended" in said.read_text())
         assert bob.texts() == ["one"]
 
 

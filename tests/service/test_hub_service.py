@@ -136,7 +136,7 @@ async def stage(channel_dir: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         await each.service.stopService()
 
 
-async def until(reached: Callable[[], object], within: float = 5.0) -> None:
+async def until(reached: Callable[[], object], within: float = 60.0) -> None:
     deadline = time.monotonic() + within
     while not reached():
         assert time.monotonic() < deadline, "it did not happen"
@@ -474,6 +474,7 @@ async def test_a_socket_file_that_cannot_come_back_is_complained_of_once(stage: 
     await until(lambda: os.path.exists(one.paths.socket))
     os.unlink(one.paths.socket)
     os.mkdir(one.paths.socket)
+    await until(lambda: "no socket file" in Path(one.paths.log).read_text())
     await deferLater(reactor, 0.2)
     os.rmdir(one.paths.socket)
     await until(lambda: os.path.exists(one.paths.socket))
