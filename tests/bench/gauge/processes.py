@@ -36,6 +36,9 @@ Times = dict[str, list[float]]
 LATE = 10.0
 #: Seconds after which a server that has just come up has done what it does then.
 SETTLING = 0.3
+#: What the installed command is. ``python -m`` loads a good part of the library to find it.
+_INSTALLED = "import sys; from intercom.cli.main import run; sys.exit(run())"
+
 _SIZE = 200
 _RECIPIENT = "bench-recipient"
 
@@ -149,7 +152,7 @@ class Mailing:
         if self._original is not None:
             command = [sys.executable, str(self._original), *where, verb]
         else:
-            command = [sys.executable, "-m", "intercom", verb, *where, "--json"]
+            command = [sys.executable, "-c", _INSTALLED, verb, *where, "--json"]
         return _timed(
             [*command, "--session", session, *words],
             env=clean_environment() | self._target.environment(self._place),
