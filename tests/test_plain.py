@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import hashlib
@@ -9,6 +10,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from intercom import hashes, moments, plainjson
+from intercom import hashes, moments, plain, plainjson
 from intercom.tuples import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -187,3 +189,82 @@ def test_times_of_others_are_read_as_by_datetime(text: str) -> None:
         return said.replace(tzinfo=said.tzinfo or datetime.UTC).timestamp()
 
     assert told(moments.read, text) == told(read, text)
+
+
+# -- blocks, and what is kept -------------------------------------------------------------------
+
+#: What happens in a block, and what a generator around it does.
+ERRORS = [None, KeyError("k"), OSError(2, "no"), StopIteration(3), RuntimeError("r"), SystemExit(1)]
+
+
+def in_block(tools: Any, around: str, error: BaseException | None) -> tuple[Any, ...]:
+    """What comes of a block that raises an error, within a block of one of these kinds."""
+    log: list[str] = []
+
+    @tools.contextmanager
+    def block(what: str) -> Iterator[str]:
+        if what == "nothing":
+            return
+        try:
+            yield what
+            if what == "twice":
+                yield "more"
+        except Exception as caught:
+            log.append(repr(caught))
+            if what == "again":
+                raise
+            if what == "another":
+                raise ValueError("another") from caught
+            if what == "twice":
+                yield "more"
+        finally:
+            log.append("end")
+
+    made = {
+        "suppress": lambda: tools.suppress(OSError, KeyError),
+        "null": lambda: tools.nullcontext("given"),
+    }.get(around, lambda: block(around))()
+    try:
+        with made as given:
+            log.append(repr(given))
+            if error is not None:
+                raise error
+        log.append("after")
+    except BaseException as raised:
+        return log, repr(raised), raised is error, repr(raised.__cause__)
+    return (log,)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+@pytest.mark.parametrize(
+    "around", ["plain", "again", "another", "twice", "nothing", "suppress", "null"]
+)
+def test_blocks_end_as_ever(around: str, error: BaseException | None) -> None:
+    wanted, found = (in_block(tools, around, error) for tools in (contextlib, plain))
+    if around in ("twice", "nothing"):  # mistakes of ours: only the words differ
+        assert str(found).count("RuntimeError") == str(wanted).count("RuntimeError")
+    else:
+        assert found == wanted
+
+
+def test_what_is_worked_out_once_is_kept() -> None:
+    asked: list[int] = []
+
+    class One:
+        @plain.cached_property
+        def number(self) -> int:
+            """How often it was asked for."""
+            asked.append(0)
+            return len(asked)
+
+    @plain.cache
+    def double(number: int) -> int:
+        """Twice the number."""
+        asked.append(number)
+        return 2 * number
+
+    one = One()
+    assert (one.number, one.number, One().number) == (1, 1, 2)
+    assert (double(7), double(7), double(8), asked[2:]) == (14, 14, 16, [7, 8])
+    assert (double.__name__, double.__doc__) == ("double", "Twice the number.")
+    assert One.number.__doc__ == "How often it was asked for."
