@@ -83,7 +83,10 @@ class Poller:
         with self._ringing:  # else the number might be another file's by now
             if self._bell >= 0:
                 self._rung = True
-                os.eventfd_write(self._bell, 1)
+                try:
+                    os.eventfd_write(self._bell, 1)
+                except OSError:  # it waits in its place, and whoever calls next rings again
+                    self._rung = False
 
     def _answer(self) -> None:
         os.eventfd_read(self._bell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -62,12 +63,15 @@ class ThreadWorker:
             if piece is None:
                 return
             done, work, args = piece
+            tell: Callable[[Any], None] = done.callback
+            result: Any
             try:
                 result = work(*args)
             except BaseException:
-                self._call(done.errback, Failure())
-            else:
-                self._call(done.callback, result)
+                tell, result = done.errback, Failure()
+            with contextlib.suppress(OSError):  # it waits to be heard, only the bell is broken
+                self._call(tell, result)
+            del tell, result
             del piece, done, work, args  # nothing is kept alive while there is nothing to do
 
     def quit(self) -> Deferred[None]:

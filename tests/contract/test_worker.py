@@ -123,6 +123,21 @@ class ThreadWorkerTests(WorkerContract, SynchronousTestCase):
         self.result_of(worker.quit())
         self.assertFalse(thread.is_alive())
 
+    def test_it_goes_on_though_the_reactor_could_not_be_woken(self) -> None:
+        """What was done is heard at the next turn, whoever makes it."""
+        call = self.reactor.callFromThread
+
+        def fail(*said: Any) -> None:
+            call(*said)
+            raise OSError(28, "No space left on device")
+
+        self.reactor.callFromThread = fail
+        worker = ThreadWorker(self.reactor, "test-worker")
+        self.assertEqual(self.result_of(worker.do(int)), 0)
+        self.result_of(worker.do(int, "x")).trap(ValueError)
+        self.assertEqual(self.result_of(worker.do(int)), 0)
+        self.result_of(worker.quit())
+
 
 class MemoryWorkerTests(WorkerContract, SynchronousTestCase):
     """Step by step."""

@@ -171,6 +171,25 @@ def test_what_threads_say_comes_in_order_and_one_failure_stops_none(
     assert poller.fileno() == -1
 
 
+def test_a_bell_that_fails_once_is_rung_by_the_next(
+    poller: Poller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a thread had to say meanwhile is not lost, and the thread goes on."""
+    said: list[str] = []
+
+    def fail(_fd: int, _value: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "eventfd_write", fail)
+        poller.callFromThread(said.append, "one")
+    poller.doRead()
+    assert said == []
+    poller.callFromThread(said.append, "two")
+    poller.doRead()
+    assert said == ["one", "two"]
+
+
 def test_a_connection_is_read_to_its_end_and_not_while_it_is_held(
     poller: Poller, pair: tuple[socket.socket, socket.socket]
 ) -> None:
