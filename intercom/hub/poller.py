@@ -127,6 +127,8 @@ class Poller:
                 call = ready(fd)  # an earlier one of this round may have ended it
                 if call is not None:
                     call()
+        except Exception:  # the reactor would ask us no more, and nobody would be heard
+            self._log.failure("bug in the hub, while hearing a descriptor")
         finally:
             self.turn.end()
 

@@ -124,6 +124,28 @@ def test_who_is_forgotten_within_a_round_is_not_called(poller: Poller) -> None:
         one.close()
 
 
+def test_a_bug_in_who_is_called_ends_neither_the_turn_nor_the_listening(
+    poller: Poller,
+    pair: tuple[socket.socket, socket.socket],
+    logged_failures: list[Failure],
+) -> None:
+    ours, theirs = pair
+    heard: list[bytes] = []
+
+    def hear() -> None:
+        heard.append(ours.recv(1))
+        poller.turn.call(lambda: heard.append(b"end"))
+        if len(heard) == 1:
+            raise ZeroDivisionError
+
+    poller.watch(ours.fileno(), hear)
+    theirs.send(b"ab")
+    poller.doRead()
+    assert heard == [b"a", b"end", b"b", b"end"]
+    assert [one.type for one in logged_failures] == [ZeroDivisionError]
+    logged_failures.clear()
+
+
 def test_it_goes_on_while_there_is_more_but_not_when_the_reactor_is_due(
     reactor: Reactor, poller: Poller, pair: tuple[socket.socket, socket.socket]
 ) -> None:

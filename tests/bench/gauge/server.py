@@ -123,8 +123,11 @@ def running(
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours, without anything that would tell intercom what to do."""
-    ours = ("INTERCOM_", "AGY_", "PI_")
+    """Ours, without anything that would tell intercom what to do.
+
+    Nor what would have every process compile all that it loads: what is installed is compiled.
+    """
+    ours = ("INTERCOM_", "AGY_", "PI_", "PYTHONDONTWRITEBYTECODE")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
