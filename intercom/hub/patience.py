@@ -24,17 +24,20 @@ from twisted.internet.main import CONNECTION_LOST
 
 
 class PatientServer(unix.Server):
-    """The hub's side of one connection."""
+    """The hub's side of one connection.
 
-    _nobody_reads = False
+    :ivar nobody_reads: a write has failed: what was written since is discarded.
+    """
+
+    nobody_reads = False
 
     def writeSomeData(self, data: bytes) -> int | ConnectionLost:
         """Write, or, once the peer reads no more, discard; the end of its input ends all."""
-        if self._nobody_reads:
+        if self.nobody_reads:
             return len(data)
         written: int | ConnectionLost = super().writeSomeData(data)
         if written is CONNECTION_LOST:
-            self._nobody_reads = True
+            self.nobody_reads = True
             return len(data)
         return written
 

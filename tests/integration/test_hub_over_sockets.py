@@ -21,6 +21,7 @@ from intercom.hub import connection
 from intercom.hub.factory import HubFactory
 from intercom.hub.hub import Hub
 from intercom.hub.patience import listen_unix
+from intercom.hub.pi.watching import is_taken
 from intercom.hub.poller import Poller
 from intercom.hub.registry import FileRegistry
 from intercom.messages import Fault
@@ -186,6 +187,22 @@ async def test_a_hub_that_was_held_up_still_says_why_it_hangs_up(
     assert (await eve.read())["payload"]["code"] == "TOO_MANY_SESSIONS"
     assert await eve.read() is None
     eve.close()
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_was_written_to_one_who_had_gone_was_not_taken(running: Running) -> None:
+    """It was discarded: nothing of it lies unread, and nobody has read it."""
+    eve = Raw(running.paths.socket)
+    await wait_for(lambda: running.hub.line_peers)
+    (peer,) = running.hub._peers.values()
+    wire = peer._wire
+    assert is_taken(wire, reactor)
+    eve.close()
+    wire.write(b"too late")
+    wire.doWrite()
+    assert wire not in reactor.getWriters()
+    assert is_taken(wire, reactor) is False
+    await wait_for(lambda: not running.hub.line_peers)
 
 
 @pytest_twisted.ensureDeferred

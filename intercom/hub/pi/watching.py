@@ -28,8 +28,8 @@ def is_taken(transport: Any, reactor: Any) -> bool | None:
     handle = getattr(transport, "getHandle", lambda: None)()
     if not isinstance(handle, socket.socket) or handle.fileno() < 0:
         return None
-    if transport in reactor.getWriters():
-        return False  # a part of it is still ours
+    if transport in reactor.getWriters() or getattr(transport, "nobody_reads", False):
+        return False  # a part of it is still ours, or went nowhere
     try:
         unread = struct.unpack("i", fcntl.ioctl(handle, termios.TIOCOUTQ, bytes(4)))[0]
         return unread == 0 and not handle.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
