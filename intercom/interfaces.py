@@ -230,7 +230,7 @@ class ISpool(Interface):
     def commit(inbox: str, position: Position, state: str = "read") -> Deferred[Position]:
         """Move the stored position forward; fires with what is stored now.
 
-        Commits of an inbox may gather for a fifth of a second, until :meth:`hurry`.
+        They may gather for 0.2 s (1 s where hundreds are busy), until :meth:`hurry`.
         :param state: ``read``, or ``skipped`` for what is passed without being shown.
             ``shown`` moves nothing, and is only remembered; fires with the stored position.
 

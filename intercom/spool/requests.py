@@ -28,8 +28,9 @@ WORTH_MOVING = 8 << 20
 
 #: Seconds after a commit for which further ones of the same inbox gather. A busy listener
 #: acknowledges message by message; each commit replaces a file, and holds the inbox's lock
-#: against the appends that bring the next message.
-COMMIT_PAUSE = 0.2
+#: against the appends that bring the next message. Where many inboxes are busy at once, so much
+#: for each of them, up to a second: two hundred commits a second are a tenth of a processor.
+COMMIT_PAUSE, COMMIT_SHARE, LONGEST_COMMIT_PAUSE = 0.2, 0.005, 1.0
 
 _T = TypeVar("_T")
 
@@ -161,7 +162,9 @@ class InboxRequests:
             self._urgent.discard(inbox)
             self._commit_waiting(inbox)
         else:
-            self._pauses[inbox] = self._clock.callLater(COMMIT_PAUSE, self._commit_waiting, inbox)
+            busy = min(LONGEST_COMMIT_PAUSE, COMMIT_SHARE * len(self._commits))
+            pause = max(COMMIT_PAUSE, busy)
+            self._pauses[inbox] = self._clock.callLater(pause, self._commit_waiting, inbox)
 
     def _committed(
         self,

@@ -22,7 +22,7 @@ from intercom.spool.calls import FileCalls
 from intercom.spool.deadletters import DeadLetters
 from intercom.spool.files import Inbox
 from intercom.spool.inboxfile import InboxFile
-from intercom.spool.requests import COMMIT_PAUSE, InboxRequests
+from intercom.spool.requests import COMMIT_PAUSE, COMMIT_SHARE, InboxRequests
 from intercom.spool.trail import Trails
 from intercom.spool.worker import MemoryWorker
 
@@ -104,6 +104,21 @@ def test_what_commits_bring_is_told_before_they_are_answered(
         ("read", 1, 10, 20),
         ("skipped", 1, 20, 40),
     ]
+
+
+def test_where_many_inboxes_are_busy_commits_gather_for_longer(desk: Desk) -> None:
+    """The more of them, the longer, but for a second at most."""
+    busy = 150  # 0.75 s
+    for number in range(busy):
+        desk.requests.commit(f"s{number}", Position(1, 0))
+    desk.run()
+    works = desk.works
+    for number in range(busy):
+        desk.requests.commit(f"s{number}", Position(1, 0))
+    desk.run(COMMIT_PAUSE)
+    assert desk.works - works < busy // 2  # those that came when few were busy
+    desk.run(COMMIT_SHARE * busy)
+    assert desk.works - works == busy
 
 
 def test_an_unknown_state_is_refused(desk: Desk, paths: ChannelPaths) -> None:
