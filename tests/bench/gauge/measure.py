@@ -27,8 +27,8 @@ AFTERMATH = 0.1
 WARM_UP = 0.05
 #: And the part that is measured before something comes beside it.
 CALM = 0.25
-#: Seconds for a server to see to connections that have just come.
-SETTLING = 0.3
+#: Seconds for a server to see to a thousand connections that have just come.
+SETTLING = 0.5
 
 
 class Measurement:
@@ -133,7 +133,7 @@ class Measurement:
         begun = time.perf_counter()
         self._load.idle(count)
         self.figures["connects_per_s"] = count / (time.perf_counter() - begun)
-        self._load.listen_on(SETTLING)
+        self._load.listen_on(SETTLING * (1 + count / 1000))
         grown = memory_mib(self._job.pid) - before
         self.figures["kib_each"] = grown * 1024 / count
 
