@@ -6,13 +6,17 @@ Nothing here is judged by time; that is what ``tests/bench/run.py`` is for.
 from __future__ import annotations
 
 import pstats
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from gauge import load, main, report
 from gauge.doubles import Crooked, bench, measured, rows_of
 from gauge.processes import Mailing
-from gauge.server import running, scratch
+from gauge.server import BENCH, running, scratch
 from gauge.targets import Ours, targets_named
 from gauge.texts import Broken
 from gauge.workloads import GROUPS, Workload
@@ -96,6 +100,19 @@ def test_the_hub_of_another_checkout_is_named_after_it(tmp_path: Path) -> None:
     (target,) = targets_named("pi-subagents", ["disk"], tmp_path / "before")
     assert target.name == "pi-subagents-disk@before"
     assert target.environment(tmp_path)["PYTHONPATH"] == str(tmp_path / "before")
+
+
+def test_a_bench_that_is_ended_ends_its_servers(tmp_path: Path) -> None:
+    """And leaves none of their files."""
+    words = ["bulk", "--target", "relay", "--rounds", "1000", "--dir", str(tmp_path)]
+    command = [sys.executable, str(BENCH / "run.py"), *words]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as one:
+        while not list(tmp_path.iterdir()):
+            assert one.poll() is None
+            time.sleep(0.01)
+        one.terminate()
+    assert one.returncode == 128 + signal.SIGTERM
+    assert not list(tmp_path.iterdir())
 
 
 # -- a server that fails a message ------------------------------------------------------------
