@@ -81,12 +81,11 @@ class Inlet:
             return
         except OSError as error:
             # Said at once: asked once more, the kernel would not tell of it again.
-            self.close()
-            self._transport.connectionLost(Failure(ConnectionLost(error.errno, error.strerror)))
+            reason = Failure(ConnectionLost(error.errno, error.strerror))
+            self._end(self._transport.connectionLost, reason)
             return
         if not data:
-            self.close()
-            self._transport.readConnectionLost(Failure(ConnectionDone()))
+            self._end(self._transport.readConnectionLost, Failure(ConnectionDone()))
             return
         try:
             self._received(data)
@@ -94,3 +93,10 @@ class Inlet:
             self._log.failure("bug in the hub, while reading a connection")
             self.close()
             self._transport.abortConnection()
+
+    def _end(self, end: Callable[[Failure], None], reason: Failure) -> None:
+        """Tell the transport that its input is over."""
+        poller = self._poller
+        self.close()
+        if poller is not None:
+            poller.end(self._transport, end, reason)

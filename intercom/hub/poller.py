@@ -73,6 +73,17 @@ class Poller:
         if self._ready.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
+    def end(self, transport: Any, end: Callable[[Failure], None], reason: Failure) -> None:
+        """Have a connection end: in this event, unless the reactor waits to write to it.
+
+        Then the reactor may hold an event of it already. If the descriptor was closed before,
+        that would be taken for one of whoever is accepted next and gets the same number.
+        """
+        if transport in self._reactor.getWriters():
+            self._reactor.callLater(0, end, reason)
+        else:
+            end(reason)
+
     # -- what threads have to say
 
     def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> None:

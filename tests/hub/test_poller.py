@@ -25,6 +25,7 @@ class Reactor(Clock):
     def __init__(self) -> None:
         super().__init__()
         self.readers: list[Any] = []
+        self.writers: list[Any] = []
         self.wait: float | None = None
 
     def addReader(self, reader: Any) -> None:
@@ -32,6 +33,9 @@ class Reactor(Clock):
 
     def removeReader(self, reader: Any) -> None:
         self.readers.remove(reader)
+
+    def getWriters(self) -> list[Any]:
+        return self.writers
 
     def timeout(self) -> float | None:
         return self.wait
@@ -246,6 +250,22 @@ def test_of_what_a_peer_left_unread_the_transport_hears_as_of_an_accident(
     poller.doRead()
     assert received == [b"last"]
     assert wire.asked == ["pauseProducing", "lost: ConnectionLost"]
+
+
+def test_one_to_whom_the_reactor_waits_to_write_ends_after_its_events(
+    reactor: Reactor, poller: Poller, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Closed at once, its number would be the next caller's, and so would its events."""
+    ours, theirs = pair
+    wire = Wire(ours)
+    reactor.writers.append(wire)
+    Inlet(wire, lambda _data: None).quicken(poller, ours)
+    theirs.close()
+    poller.doRead()
+    poller.doRead()
+    assert wire.asked == ["pauseProducing"]
+    reactor.advance(0)
+    assert wire.asked == ["pauseProducing", "end: ConnectionDone"]
 
 
 def test_before_it_is_quick_the_reactor_is_asked(
