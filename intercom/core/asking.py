@@ -17,8 +17,9 @@ _TEXTS = {
 }
 
 
-#: A line is at most about twice as long in another dialect; shorter ones are always taken.
-_LARGE = 1 << 18
+#: Bytes of a line that may be too long in another dialect, where it has up to about twice as
+#: many; shorter ones are always taken.
+LARGE = 1 << 18
 
 
 def refused(roster: Roster, sender: str, message: Envelope) -> Receipt | None:
@@ -48,6 +49,6 @@ def _refusal(roster: Roster, sender: str, message: Envelope) -> tuple[str, str]:
 
 def _is_odd(message: Envelope) -> bool:
     """Whether a session of another dialect may be unable to take it."""
-    if len(message.line) > _LARGE or not message.id.isprintable():
+    if len(message.line) > LARGE or not message.id.isprintable():
         return True
     return message.reply_to is not None and not message.reply_to.isprintable()

@@ -129,7 +129,6 @@ def test_a_state_is_in_its_file_before_anybody_hears_of_it(hub: MemoryHub) -> No
 
 def test_who_was_known_is_on_the_roll(hub: MemoryHub, bob: MemoryPiClient) -> None:
     bob.hang_up()
-    hub.advance(1.0)
     assert [(one.id, one.name, one.left is None) for one in hub.files.roll] == [
         ("bob", "bob", False),
         ("ann", "ann", True),

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from intercom.core.asking import LARGE
 from intercom.core.bus.asks import Ask, record_of
 from intercom.core.bus.carrier import Carrier
+from intercom.core.bus.directory import SUBAGENTS
 from intercom.core.bus.effects import Keep, SaveAsk
 from intercom.core.bus.handover import Handover, letter_of
 from intercom.core.bus.judging import GONE, REUSED, Case, Plan, Undeliverable
@@ -43,14 +45,34 @@ class Delivering:
         """
         content = content_of(case.message, case.sender, plan.target, plan.addressed, case.received)
         try:
-            if not plan.elsewhere:
-                self._handover.frame(content, plan.receiver)
-            return content, write(content, self._world.channel, plan.digest)
+            return content, self._line(content, plan)
         except ProtocolError as error:
             reason = error.text
             if error.code == "LINE_TOO_LONG" and not reason.startswith(_TOO_LARGE):
                 reason = f"{_TOO_LARGE}: {reason}"
             raise Undeliverable(reason, "E_INVALID_MESSAGE") from None
+
+    def _line(self, content: Content, plan: Plan) -> bytes:
+        """The message as a line, which its receiver can take.
+
+        Its form for the receiver is printed when it is handed over; before, only if that is
+        needed to know.
+
+        :raise ProtocolError: what is wrong with its form for the receiver first.
+        """
+        subagents = plan.receiver is not None and plan.receiver.dialect == SUBAGENTS
+        try:
+            line = write(content, self._world.channel, plan.digest)
+        except ProtocolError:
+            self._fit(content, plan)
+            raise
+        if subagents or len(line) > LARGE:
+            self._fit(content, plan)
+        return line
+
+    def _fit(self, content: Content, plan: Plan) -> None:
+        if not plan.elsewhere:
+            self._handover.frame(content, plan.receiver)
 
     def deliver(self, case: Case, plan: Plan, content: Content, line: bytes) -> Step[Letter | None]:
         """Carry it out, step by step; the letter, None if it was there before.

@@ -16,8 +16,8 @@ from intercom.errors import IntercomError
 from intercom.hub.pi.files import BusFiles
 from intercom.hub.pi.memory import MemoryBusFiles
 
-#: Seconds for which changes of the roll gather once it was written: it has a line for everybody,
-#: so that a thousand who come one after the other would have it written a thousand times.
+#: Seconds for which it gathers once the roll was written who of those that speak lines came or
+#: went: the roll has a place for everybody, and a thousand who come would have it written as often.
 ROLL_PAUSE_S = 0.25
 
 
@@ -40,7 +40,7 @@ class Keeping:
         self._broker = broker
         self._clock = clock
         self._feed = feed
-        self._roll_writing = self._roll_changed = self._closed = False
+        self._roll_writing = self._roll_changed = self._roll_urgent = self._closed = False
         self._roll_call: IDelayedCall | None = None
 
     def save_ask(self, effect: fx.SaveAsk) -> None:
@@ -93,17 +93,24 @@ class Keeping:
         loading.addCallback(lambda found: self._feed(self._broker.loaded, effect.ticket, *found))
         loading.addErrback(self._bug)
 
-    def save_roll(self, _effect: fx.SaveRoll) -> None:
-        """See :class:`fx.SaveRoll`; written soon, then once for all that changes in a while."""
+    def save_roll(self, effect: fx.SaveRoll) -> None:
+        """See :class:`fx.SaveRoll`; written once for all that changes while it is written.
+
+        Of sessions that speak lines the files say more than it does, so that has time.
+        """
         self._roll_changed = True
-        if self._roll_call is None and not self._roll_writing:
-            self._roll_call = self._clock.callLater(0, self._write_roll)
+        self._roll_urgent = self._roll_urgent or not effect.elsewhere
+        if self._roll_writing or (self._roll_call is not None and not self._roll_urgent):
+            return
+        if self._roll_call is not None:
+            self._roll_call.cancel()
+        self._roll_call = self._clock.callLater(0, self._write_roll)
 
     def _write_roll(self) -> None:
         self._roll_call = None
         if not self._roll_changed:
             return
-        self._roll_changed, self._roll_writing = False, True
+        self._roll_changed, self._roll_urgent, self._roll_writing = False, False, True
         writing = self._files.save_roll(self._broker.roll)
         writing.addErrback(
             lambda failure: self._log.error("no roll: {why}", why=failure.getErrorMessage())
@@ -113,7 +120,8 @@ class Keeping:
     def _roll_written(self, _result: object) -> None:
         self._roll_writing = False
         if not self._closed:
-            self._roll_call = self._clock.callLater(ROLL_PAUSE_S, self._write_roll)
+            pause = 0 if self._roll_urgent else ROLL_PAUSE_S
+            self._roll_call = self._clock.callLater(pause, self._write_roll)
 
     def close(self) -> None:
         """Write what is still to be written, and nothing later."""
