@@ -30,6 +30,9 @@ from intercom.paths import ChannelPaths
 # Whoever runs the tests may have settings of his own: they are not what is tested.
 os.environ["XDG_CONFIG_HOME"] = os.devnull
 
+# What runs the tests in several processes tells each how wide the terminal is; ours have none.
+os.environ.pop("COLUMNS", None)
+
 # What is started in the background by a shell is deaf to Ctrl-C, and so would be all it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
