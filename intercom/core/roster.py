@@ -70,8 +70,9 @@ class Roster:
         """Whether an id is known, or may be the last of so many that are."""
         if self.is_known(session):
             return True
-        claimed = sum(1 for name in self._holders if name not in self._known)
-        return len(self._known) + claimed < most
+        if len(self._known) + len(self._holders) < most:
+            return True
+        return len(self._known.keys() | self._holders.keys()) < most
 
     def saw(self, session: str, read_at: float | None) -> bool:
         """Note that an id is in use, and when it last read (None: not known to have).
@@ -100,7 +101,8 @@ class Roster:
 
     def held_names(self) -> tuple[str, ...]:
         """Ids held or being claimed, sorted: what ``peers.json`` shows."""
-        return tuple(sorted({*self._holders, *self.elsewhere.names()}))
+        others = self.elsewhere.names()
+        return tuple(sorted({*self._holders, *others} if others else self._holders))
 
     def takes_pushes(self, session: str) -> bool:
         """Whether a session is connected and taking what it is pushed."""
@@ -111,8 +113,9 @@ class Roster:
 
     def others(self, session: str) -> tuple[str, ...]:
         """Ids of everybody present but ``session``, sorted."""
-        names = {*self.elsewhere.names(), *(name for name, _link in self.present())}
-        return tuple(sorted(names - {session}))
+        present = self._holders.items()
+        names = {name for name, link in present if link.session is not None and name != session}
+        return tuple(sorted(names.union(self.elsewhere.names()) - {session}))
 
     def audience(self, sender: str, now: float) -> list[str]:
         """Who gets a broadcast: the present and the recently reading, but its sender."""

@@ -272,7 +272,7 @@ class Broker:
 
     @property
     def _here(self) -> list[Session]:
-        return [one for one in self._world.directory.of(None) if not one.elsewhere]
+        return self._world.directory.residents(None)
 
     def unfit(self, session_id: str, line: bytes) -> tuple[str, str]:
         """Why a pi session that is here cannot be sent a line: code and text, or nothing."""

@@ -136,6 +136,7 @@ class Directory:
 
     def __init__(self) -> None:
         self._sessions: dict[Key, Session] = {}
+        self._residents: dict[Key, Session] = {}  # those whose connections are ours
         self._absent: dict[Key, Absent] = {}
         self._keys: dict[int, Key] = {}
         self._order = 0
@@ -174,6 +175,10 @@ class Directory:
         """The connected sessions of a scope."""
         return [one for one in self._sessions.values() if one.key.scope == scope]
 
+    def residents(self, scope: str | None) -> list[Session]:
+        """Those of them that are not elsewhere; of the others there may be thousands."""
+        return [one for one in self._residents.values() if one.key.scope == scope]
+
     def join(self, session: Session) -> None:
         """A session registered; it takes the place of one with the same key."""
         previous = self._sessions.get(session.key)
@@ -187,6 +192,8 @@ class Directory:
         was_drawn = left is not None and left.drawn and not session.elsewhere
         session.drawn = session.drawn or was_drawn
         self._sessions[session.key] = session
+        if not session.elsewhere:
+            self._residents[session.key] = session
         self._keys[session.number] = session.key
 
     def leave(self, number: int, now: int) -> Session | None:
@@ -195,6 +202,7 @@ class Directory:
         self._keys.pop(number, None)
         if session is not None:
             del self._sessions[session.key]
+            self._residents.pop(session.key, None)
             self.remember(_absent(session, now))
         return session
 

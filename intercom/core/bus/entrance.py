@@ -194,10 +194,11 @@ class Entrance:
     def announce(self, session: Session, what: str) -> None:
         """Show a session to the others, shortened where a frame cannot hold it."""
         world = self._world
-        tell = replies.session_joined if what == "session_joined" else replies.presence_update
-        frame = world.fit(tell(row) for row in _shorter(world.row(session)))
         audience = world.audience(session.key.scope, what, but={session.number})
-        world.tell_data(audience, frame)
+        if audience:
+            tell = replies.session_joined if what == "session_joined" else replies.presence_update
+            frame = world.fit(tell(row) for row in _shorter(world.row(session)))
+            world.tell_data(audience, frame)
 
 
 def _shorter(row: Record) -> list[Record]:
