@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from intercom.core.bus.afar import Afar
 from intercom.core.bus.asks import Ask, Asks
-from intercom.core.bus.directory import SUBAGENTS, Directory, Session
+from intercom.core.bus.directory import NDJSON, SUBAGENTS, Directory, Session
 from intercom.core.bus.effects import Close, Effect, RemoveAsk, Say, Wake
 from intercom.core.bus.extensions import Extensions
 from intercom.core.bus.limits import Limits
