@@ -127,7 +127,14 @@ def _encoded(name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
-    """The known names most like a mistyped one, best first; for "did you mean"."""
+    """The known names most like a mistyped one, best first; for "did you mean".
+
+    Capitals count as small letters: they are mistaken most easily.
+    """
     import difflib  # seldom needed, and not for nothing
 
-    return difflib.get_close_matches(name, sorted(set(known) - {name}), n=limit, cutoff=0.6)
+    alike: dict[str, list[str]] = {}
+    for one in sorted(set(known) - {name}):
+        alike.setdefault(one.casefold(), []).append(one)
+    close = difflib.get_close_matches(name.casefold(), alike, n=limit, cutoff=0.6)
+    return [one for folded in close for one in alike[folded]][:limit]

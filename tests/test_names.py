@@ -98,3 +98,8 @@ def test_a_slug_is_made_of_anything() -> None:
 
 def test_nearest_names_come_best_first_and_never_the_name_itself() -> None:
     assert nearest("enginer", ["engineer", "enginer", "zebra", "engine"]) == ["engineer", "engine"]
+
+
+def test_capitals_make_no_name_less_near() -> None:
+    assert nearest("VIC", ["vic", "zebra"]) == ["vic"]
+    assert nearest("Ada", ["ADA", "ada", "Ada"]) == ["ADA", "ada"]
