@@ -73,15 +73,22 @@ class Bridge:
         """Carry out a call; what goes wrong is said in words, with what helps."""
         session = None
         try:
-            caller = "" if self._place.is_named else caller_of(call.meta)
-            session = await self._session(caller)
+            session = await self._session(self._caller(call))
             return await _TOOLS[name](session, call)
         except IntercomError as error:
             text = words.failure(error)
         except OSError as error:
             text = words.of_system(error)
-        count = await session.unread() if session is not None else None
-        return Said(words.with_unread(text, count), failed=True)
+        return await _failure(session, text)
+
+    async def refuse(self, call: Call, text: str) -> Said:
+        """Say that a call makes no sense; the session's place is not taken for that."""
+        error = IntercomError(text, code="BAD_ENVELOPE")
+        return await _failure(self._sessions.get(self._caller(call)), words.failure(error))
+
+    def _caller(self, call: Call) -> str:
+        """Whose call it is, as far as that makes a difference."""
+        return "" if self._place.is_named else caller_of(call.meta)
 
     def close(self) -> None:
         """Leave the channel. Idempotent."""
@@ -132,3 +139,9 @@ class Bridge:
         session = Session(self._reactor, self._threads, taken, self._place.note)
         session.keeper.start()
         return session
+
+
+async def _failure(session: Session | None, text: str) -> Said:
+    """A result that says what went wrong, and what waits, if it is known for whom."""
+    count = await session.unread() if session is not None else None
+    return Said(words.with_unread(text, count), failed=True)

@@ -19,13 +19,13 @@ from intercom.client.readers import described
 from intercom.errors import IntercomError
 from intercom.records import LEVELS, Position
 from intercom.showing.blocks import FOR_MODELS, TOOLS, Page, Ways, is_whole, render
-from intercom.showing.text import label
+from intercom.showing.text import label, neutral
 from intercom.showing.words import counted
 from intercom.spool.turns import Holder
 
 #: Bytes of all messages of one result: Claude Code keeps 100 kB of it, others less.
 BUDGET = 24_576
-#: Characters of one part of a message that is shown in full.
+#: Characters, as they are shown, of one part of a message that is shown in full.
 PART = 32_768
 _PAGE = FOR_MODELS._replace(budget=BUDGET)
 _IN_FULL = Page()
@@ -222,7 +222,7 @@ def _in_full(session: Session, item: Item, part: int) -> tuple[str, int]:
 
     :raise IntercomError: it has no such part.
     """
-    body = _body(item.message)
+    body = neutral(_body(item.message))  # what is shown is what has to fit
     parts = max(1, -(-len(body) // PART))
     if part > parts:
         raise IntercomError(

@@ -14,6 +14,7 @@ from intercom.client import desk, outbox
 from intercom.client.blocking import Received, refusal
 from intercom.client.dial import ConnectionLost
 from intercom.client.letters import Letter, compose
+from intercom.client.offline import look_up
 from intercom.client.outbox import Outcome, outcome_of
 from intercom.client.spawn import ensure_hub
 from intercom.election.locks import is_original
@@ -45,7 +46,12 @@ async def ask(session: Session, call: Call) -> Said:
     here = await session.threads.call(mail.mark, session.inbox)
     payload = {"text": call.arguments["text"], "expects_reply": True}
     letter = await session.threads.call(_write, session, call, payload)
-    outcome = await _give(session, letter, _leave_question)
+    try:
+        outcome = await _give(session, letter, _leave_question)
+    except IntercomError as error:
+        if error.code == "TARGET_DISCONNECTED":
+            await session.threads.call(_expect_known, session, to)
+        raise
     found = await _answer(session, call, letter, here, until)
     if found is None:
         said = words.open_ask(letter, seconds)
@@ -53,6 +59,20 @@ async def ask(session: Session, call: Call) -> Said:
             said += f"\n{words.sent(outcome, letter)}"
         return Said(words.with_unread(said, await session.unread()))
     return await _answered(session, found)
+
+
+def _expect_known(session: Session, to: str) -> None:
+    """Tell a name that nobody ever used from one whose session is away. Blocking.
+
+    :raise IntercomError: ``TARGET_NOT_FOUND``, with the names most like it.
+    """
+    is_known, similar = look_up(session.paths, to)
+    if not is_known:
+        raise IntercomError(
+            f"no session of this channel ever used the name {to!r}",
+            code="TARGET_NOT_FOUND",
+            details={"nearest": similar},
+        )
 
 
 async def _answer(

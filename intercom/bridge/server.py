@@ -87,6 +87,12 @@ class Toolbox(Protocol):
     async def call(self, name: str, call: Call) -> Said:
         """Carry out a call of a tool that is in the table."""
 
+    async def refuse(self, call: Call, text: str) -> Said:
+        """Say that a call makes no sense.
+
+        :param text: what to mend.
+        """
+
 
 class Server:
     """One host's conversation.
@@ -209,17 +215,16 @@ class Server:
         if request.id in self._calls:
             text = "a call with this id is under way"
             return self._refuse(request.id, rpc.INVALID_REQUEST, text)
-        try:
-            arguments = tool.check(request.params.get("arguments") or {})
-        except BadArguments as error:
-            return self._say(request.id, Said(f"{error}", failed=True))
         if len(self._calls) >= MOST_CALLS:
             text = f"RATE_LIMITED: {MOST_CALLS} calls are under way; wait until one has ended"
             return self._say(request.id, Said(text, failed=True))
-        call = Call(arguments, meta if isinstance(meta, dict) else {})
+        call = Call({}, meta if isinstance(meta, dict) else {})
         self._calls[request.id] = call
         try:
+            call.arguments = tool.check(request.params.get("arguments") or {})
             said = await self._toolbox.call(tool.name, call)
+        except BadArguments as error:
+            said = await self._toolbox.refuse(call, f"{error}")
         finally:
             del self._calls[request.id]
         await self._hand_over(request.id, call, said)

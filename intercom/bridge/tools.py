@@ -98,7 +98,7 @@ class Tool:
         if number is None or (schema["type"] == "integer" and not whole):
             raise BadArguments(f"{name!r} of {self.name} is {kind}")
         if number < least or (most is not None and number > most):
-            span = f"from {least} to {most}" if most is not None else f"of at least {least}"
+            span = f"from {least:g} to {most:g}" if most is not None else f"of at least {least}"
             raise BadArguments(f"{name!r} of {self.name} is {kind} {span}")
         return int(number) if schema["type"] == "integer" else number
 

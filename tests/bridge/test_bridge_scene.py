@@ -49,6 +49,9 @@ def test_an_unknown_name_is_refused_with_the_nearest(start: Start) -> None:
     said = ada.call("send", to="seven-of-nein", text="hello", failed=True)
     assert said.startswith("TARGET_NOT_FOUND: ")
     assert "did you mean seven-of-nine?" in said
+    asked = ada.call("ask", to="Seven-of-Nine", text="hello?", failed=True)
+    assert asked.startswith("TARGET_NOT_FOUND: ")
+    assert "did you mean seven-of-nine?" in asked
     assert ada.call("send", to="hub", text="hello", failed=True).startswith("BAD_SESSION_ID: ")
     assert "inbox_seven-of-nein" not in ada.call("peers", all=True)
 
@@ -118,6 +121,21 @@ def test_what_is_long_is_read_in_parts_before_it_counts_as_read(start: Start) ->
     assert "no part 4" in bob.call("inbox", id=cut, part=4, failed=True)
     assert "behind" in bob.call("inbox")
     assert bob.call("inbox", id="msg_none", failed=True).startswith("UNKNOWN_MESSAGE: ")
+
+
+def test_a_part_is_no_longer_where_much_of_it_is_shown_as_escapes(start: Start) -> None:
+    """What a host keeps of a result is counted as it is shown; a refusal tells of mail, too."""
+    ada = start("ada")
+    ada.call("send", to="ada", text="\U000e0041" * 20_000)
+    (cut,) = ids(ada.call("inbox"))
+    refused = ada.call("inbox", id=cut, wait_s=46, failed=True)
+    assert refused.startswith("BAD_ENVELOPE: 'wait_s' of inbox is a number from 0 to 45\n")
+    assert refused.endswith("[1 unread]")
+    parts = [ada.call("inbox", id=cut, part=n) for n in range(1, 8)]
+    assert max(map(len, parts)) < 33_000
+    bodies = [re.sub(r"^\[.*\n", "", re.split(r"\n\[/intercom", part)[0]) for part in parts]
+    assert "".join(bodies) == "\\U000e0041" * 20_000
+    assert "part 7 of 7" in parts[6]
 
 
 def test_many_calls_at_once_show_each_message_once(start: Start) -> None:

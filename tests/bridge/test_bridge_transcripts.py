@@ -55,6 +55,9 @@ class Bench:
         self.calls.append((name, call, done))
         return await done
 
+    async def refuse(self, call: Call, text: str) -> Said:
+        return Said(f"mend it: {text}", failed=True)
+
     async def _settle(self, written: bool) -> None:
         self.settled.append(written)
 
@@ -219,7 +222,8 @@ def test_when_the_host_leaves_mail_is_not_handed_over(bench: Bench) -> None:
 def test_bad_arguments_are_a_result_that_says_what_to_mend(bench: Bench) -> None:
     (answer,) = bench.ask(1, "tools/call", name="send", arguments={"to": "bob"})
     assert answer["result"]["isError"] is True
-    assert answer["result"]["content"][0]["text"] == "send needs 'text': the message"
+    assert answer["result"]["content"][0]["text"] == "mend it: send needs 'text': the message"
+    assert bench.calls == []
 
 
 def test_so_many_calls_and_no_more(bench: Bench) -> None:

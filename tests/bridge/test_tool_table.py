@@ -56,7 +56,7 @@ def test_arguments_that_are_taken(tool: Tool, given: dict[str, Any], taken: obje
         (SEND, {"to": "a", "text": ""}, "'text' of send is empty"),
         (SEND, {"to": 5, "text": "b"}, "'to' of send is a string"),
         (SEND, {"to": "a", "text": "b", "urgent": True}, "takes no 'urgent'; it takes to, text"),
-        (INBOX, {"wait_s": 46}, "from 0 to 45"),
+        (INBOX, {"wait_s": 46}, "from 0 to 45$"),
         (INBOX, {"wait_s": -1}, "from 0 to 45"),
         (INBOX, {"wait_s": True}, "a number"),
         (INBOX, {"wait_s": "soon"}, "a number"),
