@@ -54,13 +54,20 @@ def run(arguments: Sequence[str] | None = None) -> None:
         gc.disable()  # until all is loaded, which stays
     words = list(sys.argv[1:] if arguments is None else arguments)
     status = _status(words)
-    if arguments is None and not {"click", "threading"} & sys.modules.keys():
+    if arguments is None and _may_leave():
         _leave(status)
     sys.exit(status)
 
 
+def _may_leave() -> bool:
+    """Whether nothing is lost, or much is risked, if what is loaded is not taken apart."""
+    if "intercom.bridge.main" in sys.modules:
+        return True  # its threads die holding locks, for which what is taken apart may wait
+    return not {"click", "threading"} & sys.modules.keys()
+
+
 def _leave(status: int) -> None:
-    """End a short life at once: to take its modules apart would be a good part of it."""
+    """End at once: of a short life, to take its modules apart would be a good part."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):  # all that is ours was written already
         if stream is not None:

@@ -193,6 +193,31 @@ def test_one_that_reads_no_more_ends_it_too(start: Start) -> None:
     assert ada.process.wait(30) == 0
 
 
+def test_the_end_takes_nothing_apart_that_threads_may_hold(agent: Agent) -> None:
+    """Threads that block die with the process; to wait for a lock of theirs would never end."""
+    witness = (
+        "import os, sys; from intercom.cli.main import run\n"
+        "class Witness:\n"
+        "    def __del__(self): os.write(2, b'taken apart')\n"
+        "sys.modules['witness'] = Witness()\n"
+        "sys.argv[1:] = ['mcp']\n"
+        "run()\n"
+    )
+    ada = agent("ada")
+    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+    done = subprocess.run(
+        [sys.executable, "-c", witness],
+        input=json.dumps(opening).encode() + b"\n",
+        capture_output=True,
+        cwd=ada.project,
+        env=ada.environ,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["id"] == 1
+
+
 def test_calls_in_a_pipeline_are_answered_before_the_end(start: Start) -> None:
     """``printf ... | intercom mcp`` says what it has done."""
     ada = start("ada")
