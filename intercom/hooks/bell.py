@@ -22,6 +22,8 @@ from intercom.wire import envelope
 if TYPE_CHECKING:
     from typing import Any
 
+    from intercom.records import Batch
+
 #: Bytes of unread messages that are looked at; of more it is said that there are more.
 LOOKED_AT = 256 << 10
 #: An agent goes on by itself so many times in a row; then its user is told instead.
@@ -39,7 +41,7 @@ class Mail(NamedTuple):
     :ivar senders: each once, in the order of their first message.
     :ivar asks: how many of the messages want an answer.
     :ivar oldest: when the first was sent, by its sender's clock (epoch seconds), if it says so.
-    :ivar end: behind the last that was looked at.
+    :ivar end: behind the last that lies there.
     """
 
     number: int
@@ -99,7 +101,19 @@ def mail_of(paths: ChannelPaths, session: str) -> Mail | None:
     senders = dict.fromkeys(str(fields.get("from_session", "unknown")) for fields in said)
     asks = sum((fields.get("payload") or {}).get("expects_reply") is True for fields in said)
     oldest = moment(said[0].get("timestamp")) if said else None
-    return Mail(len(batch.records), not batch.at_end, tuple(senders), asks, oldest, batch.next)
+    more, end = not batch.at_end, _end(paths, session, batch)
+    return Mail(len(batch.records), more, tuple(senders), asks, oldest, end)
+
+
+def _end(paths: ChannelPaths, session: str, batch: Batch) -> Position:
+    """Behind all that lies there, of which the beginning was looked at.
+
+    An inbox that was shortened since is smaller: then what comes is told of once more.
+    """
+    found = None if batch.at_end else FileCalls().stat(paths.inbox(session))
+    if found is None:
+        return batch.next
+    return max(batch.next, Position(batch.next.generation, found.st_size))
 
 
 def _fields(line: bytes) -> dict[str, Any]:

@@ -148,6 +148,18 @@ def test_the_end_of_a_turn_tells_of_each_message_once(bob: Bob) -> None:
     assert bob.stop() == "model 2"
 
 
+def test_what_comes_behind_much_that_is_unread_is_told_of(bob: Bob) -> None:
+    """Only the beginning is looked at, but that more has come is seen."""
+    put(bob.paths, "ann", bulk="x" * bell.LOOKED_AT)
+    assert bob.stop() == "model 1"
+    assert bob.stop() == ""
+    put(bob.paths, "eve")
+    assert bob.stop() == "model over"
+    assert bob.stop() == ""
+    put(bob.paths, "eve")
+    assert bob.stop() == "model over"
+
+
 def test_an_agent_does_not_go_on_for_ever(bob: Bob) -> None:
     """Two that answer each other come to an end: their users decide."""
     for going in (False, True, True):
