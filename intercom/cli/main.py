@@ -61,8 +61,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _may_leave() -> bool:
     """Whether nothing is lost, or much is risked, if what is loaded is not taken apart."""
-    if "intercom.bridge.main" in sys.modules:
-        return True  # its threads die holding locks, for which what is taken apart may wait
+    if {"intercom.bridge.main", "intercom.hub.service"} & sys.modules.keys():
+        return True  # their threads die holding locks, for which what is taken apart may wait
     return not {"click", "threading"} & sys.modules.keys()
 
 

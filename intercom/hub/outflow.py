@@ -24,7 +24,8 @@ from zope.interface import implementer
 
 from intercom.hub.turn import TurnEnd
 
-#: Unsent bytes over which a connection gets no more pushes (docs/protocol, "Delivery").
+#: Unsent bytes over which a connection gets no more pushes (docs/protocol, "Delivery"). The line
+#: that comes now does not count: one that is large must not cost a listener the next.
 PUSH_LIMIT = 1024 * 1024
 #: Unsent bytes over which a connection is not read from.
 ANSWER_LIMIT = 2 * PUSH_LIMIT
@@ -96,11 +97,12 @@ class Outflow:
         if self._closed:
             return
         self._lines.append(line)
+        waited = self._unsent
         self._unsent += len(line) + len(self._ending)
         if not self._scheduled and not self._stopped:
             self._scheduled = True
             self._turn.call(self.flush)
-        if self._unsent > PUSH_LIMIT:
+        if waited > PUSH_LIMIT:
             self._check_limits()
 
     def _check_limits(self) -> None:

@@ -94,11 +94,15 @@ class OutflowTests(SynchronousTestCase):
         self.assertEqual(self.calls, [])
 
     def test_limits_are_told_once_each_and_draining_once(self) -> None:
-        """Over 1 MiB pushes stop, over 2 MiB reading stops, at zero both go on."""
+        """Over 1 MiB pushes stop, over 2 MiB reading stops, at zero both go on.
+
+        What comes now does not count: a large message costs nobody the one behind it.
+        """
         self.wire.full = True
         self.outflow.write(b"x")
         self.turn()
         self.outflow.write(b"y" * (PUSH_LIMIT - 1))
+        self.outflow.write(b"x" * 99)
         self.assertEqual(self.calls, [])
         self.outflow.write(b"")
         self.assertEqual(self.calls, ["pause"])
@@ -114,6 +118,7 @@ class OutflowTests(SynchronousTestCase):
         """The hub goes on from the spool within the call that says 'drained'."""
         self.outflow._drained = lambda: self.outflow.write(b"more")
         self.outflow.write(b"y" * (PUSH_LIMIT + 1))
+        self.outflow.write(b"")
         self.turn()
         self.turn()
         self.assertEqual(self.wire.writes[-1], b"more\n")
@@ -197,7 +202,8 @@ class QuickOutflowTests(SynchronousTestCase):
         self.room = 0
         self.outflow.write(b"x")
         self.clock.advance(0)
-        self.outflow.write(b"y" * (PUSH_LIMIT + 1))
+        self.outflow.write(b"y" * PUSH_LIMIT)
+        self.outflow.write(b"")
         self.assertEqual(self.calls, ["pause"])
         self.outflow.finish(lambda: self.calls.append("finished"))
         self.assertEqual(self.calls, ["pause"])
