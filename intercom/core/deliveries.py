@@ -100,7 +100,7 @@ class Delivery(msgspec.Struct, gc=False, eq=False):
             duplicate=0 < self.duplicates == self.stored,
             known=self.known,
             nearest=self.nearest,
-            failed=self.failures(),
+            failed=self.failures() if self.failed else (),
         )
 
     def failures(self) -> tuple[dict[str, str], ...]:

@@ -28,7 +28,7 @@ from intercom.settings.hub import HubSettings
 from intercom.settings.limits import Limits
 from intercom.spool.threaded import ThreadedSpool
 from intercom.spool.worker import ThreadWorker
-from intercom.wire.envelope import digest, format_id, format_timestamp, identify
+from intercom.wire.envelope import digest, format_timestamp, identify
 from intercom.wire.ndjson import Decoder, Encoder
 from intercom.wire.notices import NoticeWriter
 
@@ -180,6 +180,6 @@ def timestamps(clock: Callable[[], float]) -> Callable[[], str]:
 def drawn_ids() -> Iterator[str]:
     """Ids without end. The kernel is asked for many at once: every receipt takes one."""
     while True:
-        drawn = os.urandom(512 * 6)
-        for at in range(0, len(drawn), 6):
-            yield format_id(drawn[at : at + 6])
+        drawn = os.urandom(512 * 6).hex()
+        for at in range(0, len(drawn), 12):
+            yield f"msg_{drawn[at : at + 12]}"

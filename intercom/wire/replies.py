@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from itertools import accumulate, takewhile
 from typing import Any
 
@@ -115,6 +116,9 @@ class Encoder:
         return _written(self._line("error", reply.session, reply.reply_to, payload))
 
     def _receipt(self, reply: Receipt) -> bytes:
+        odd = reply.failed or reply.nearest or reply.duplicate or not reply.known
+        if reply.state == "stored" and not odd:
+            return self._plain_receipt(reply)
         if reply.state == "refused":
             return self._refusal(reply)
         if reply.state == "cancelled":
@@ -134,6 +138,17 @@ class Encoder:
             return _encode(line)
         line.payload = {**msgspec.to_builtins(payload), "failed": reply.failed}
         return _cut_to_fit(line, ("failed",), MAX_LINE)
+
+    def _plain_receipt(self, reply: Receipt) -> bytes:
+        """The receipt of nearly every message, as any encoder would print it, at half the cost."""
+        line = (
+            f'{{"id":"{self._new_id()}","type":"receipt","from_session":"{HUB}",'
+            f'"to_session":{_quoted_name(reply.session or ANONYMOUS)},"channel":{_quoted_name(self._channel)},'
+            f'"reply_to":{_quoted(reply.message_id)},"payload":{{"state":"stored",'
+            f'"level":"{reply.level}","recipients":{reply.recipients},"live":{reply.live}}},'
+            f'"timestamp":"{self._timestamp()}"}}'
+        )
+        return line.encode()
 
     def _refusal(self, reply: Receipt) -> bytes:
         payload: dict[str, Any] = {
@@ -180,6 +195,17 @@ class Encoder:
             payload,
             self._timestamp(),
         )
+
+
+def _quoted(text: str) -> str:
+    """A text as JSON."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return _written(text).decode()
+
+
+#: The same few names come with every line.
+_quoted_name = lru_cache(maxsize=4096)(_quoted)
 
 
 def _written(value: Any) -> bytes:
