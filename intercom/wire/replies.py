@@ -141,9 +141,10 @@ class Encoder:
 
     def _plain_receipt(self, reply: Receipt) -> bytes:
         """The receipt of nearly every message, as any encoder would print it, at half the cost."""
+        session, channel = _quoted_name(reply.session or ANONYMOUS), _quoted_name(self._channel)
         line = (
             f'{{"id":"{self._new_id()}","type":"receipt","from_session":"{HUB}",'
-            f'"to_session":{_quoted_name(reply.session or ANONYMOUS)},"channel":{_quoted_name(self._channel)},'
+            f'"to_session":{session},"channel":{channel},'
             f'"reply_to":{_quoted(reply.message_id)},"payload":{{"state":"stored",'
             f'"level":"{reply.level}","recipients":{reply.recipients},"live":{reply.live}}},'
             f'"timestamp":"{self._timestamp()}"}}'

@@ -12,9 +12,8 @@ from intercom.messages import Receipt
 from intercom.wire.ndjson import Encoder
 
 NAMES = st.text(min_size=1, max_size=20)
-ENCODER = Encoder(
-    "röom", lambda: "msg_0123456789ab", lambda: "2026-11-30T00:00:00.000000+00:00", {}
-)
+NOW = "2026-11-30T00:00:00.000000+00:00"
+ENCODER = Encoder("röom", lambda: "msg_0123456789ab", lambda: NOW, {})
 
 
 @given(NAMES, NAMES, st.sampled_from(["memory", "process", "disk"]), st.integers(0, 9))
