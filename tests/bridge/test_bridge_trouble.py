@@ -180,8 +180,9 @@ def test_a_bridge_ends_with_its_host(start: Start, agent: Agent) -> None:
     assert reader_of(agent("eve").paths, "eve") is None
 
 
-def test_one_that_reads_no_more_ends_it_too(start: Start) -> None:
+def test_one_that_reads_no_more_ends_it_too(start: Start, agent: Agent) -> None:
     """Standard output is closed at the host's end."""
+    agent("ada").run("hub", "start").ok()  # one that the bridge starts would come behind its end
     reading, writing = os.pipe()
     try:
         ada = start("ada", greet=False, stdout=writing)
@@ -204,6 +205,7 @@ def test_the_end_takes_nothing_apart_that_threads_may_hold(agent: Agent) -> None
         "run()\n"
     )
     ada = agent("ada")
+    ada.run("hub", "start").ok()
     opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
     done = subprocess.run(
         [sys.executable, "-c", witness],
