@@ -164,17 +164,7 @@ class HubConnection:
         timeout: float = SEND_TIMEOUT,
     ) -> str:
         """Send the hub a line of its own protocol; return the line's id."""
-        message_id = new_id()
-        line = envelope.make(
-            type=kind,
-            message_id=message_id,
-            from_session=self.session,
-            to_session="hub",
-            channel=self._paths.name,
-            payload=payload,
-            timestamp=envelope.format_timestamp(time.time()),
-            reply_to=reply_to,
-        )
+        message_id, line = line_to_hub(kind, payload, self.session, self._paths.name, reply_to)
         self.send_line(line, timeout)
         return message_id
 
@@ -334,6 +324,24 @@ def refusal(payload: dict[str, Any]) -> IntercomError:
         code=str(payload.get("code") or "INTERNAL"),
         details={key: value for key, value in payload.items() if key not in known},
     )
+
+
+def line_to_hub(
+    kind: str, payload: dict[str, Any], session: str, channel: str, reply_to: str | None = None
+) -> tuple[str, bytes]:
+    """A line of the hub's own protocol, said now: its id, and its bytes."""
+    message_id = new_id()
+    line = envelope.make(
+        type=kind,
+        message_id=message_id,
+        from_session=session,
+        to_session="hub",
+        channel=channel,
+        payload=payload,
+        timestamp=envelope.format_timestamp(time.time()),
+        reply_to=reply_to,
+    )
+    return message_id, line
 
 
 def new_id() -> str:

@@ -6,7 +6,6 @@ it is checked and refused as commands have it; what it gives is adopted by the r
 
 from __future__ import annotations
 
-import time
 from _socket import AF_UNIX, socket
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,11 +17,10 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from intercom.client.blocking import MAX_INPUT, Received, new_id, read_line, refusal
+from intercom.client.blocking import MAX_INPUT, Received, line_to_hub, read_line, refusal
 from intercom.client.dial import ConnectionLost, silent
 from intercom.errors import CLOSING_CODES, IntercomError
 from intercom.paths import ChannelPaths
-from intercom.wire import envelope
 from intercom.wire.framing import LineCutter
 
 #: Seconds for a hub to answer.
@@ -103,17 +101,7 @@ class HubClient(Protocol):
 
     def say(self, kind: str, payload: dict[str, Any], reply_to: str | None = None) -> str:
         """Say a line of the hub's own protocol; return its id."""
-        message_id = new_id()
-        line = envelope.make(
-            type=kind,
-            message_id=message_id,
-            from_session=self.session,
-            to_session="hub",
-            channel=self._paths.name,
-            payload=payload,
-            timestamp=envelope.format_timestamp(time.time()),
-            reply_to=reply_to,
-        )
+        message_id, line = line_to_hub(kind, payload, self.session, self._paths.name, reply_to)
         self._write(line)
         return message_id
 
