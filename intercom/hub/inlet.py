@@ -62,11 +62,11 @@ class Inlet:
 
     def resume(self) -> None:
         """Read on."""
-        self._paused = False
-        if self._poller is not None:
-            self._poller.watch(self._fd, self._read)
-        else:
+        paused, self._paused = self._paused, False
+        if self._poller is None:
             self._transport.resumeProducing()
+        elif paused:
+            self._poller.watch(self._fd, self._read)
 
     def close(self) -> None:
         """The poller is to have no more to do with it. Idempotent."""

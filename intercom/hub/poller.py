@@ -18,6 +18,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -69,9 +70,10 @@ class Poller:
         self._epoll.register(fd, select.EPOLLIN)
 
     def forget(self, fd: int) -> None:
-        """Call nobody for it any more. Before it is closed, or its number may be another's."""
+        """Call nobody for it any more. Before its number may be another's."""
         if self._ready.pop(fd, None) is not None:
-            self._epoll.unregister(fd)
+            with suppress(OSError):  # closed already: then the kernel has forgotten it
+                self._epoll.unregister(fd)
 
     def end(self, transport: Any, end: Callable[[Failure], None], reason: Failure) -> None:
         """Have a connection end: in this event, unless the reactor waits to write to it.

@@ -238,6 +238,33 @@ def test_a_connection_is_read_to_its_end_and_not_while_it_is_held(
     assert received == [b"one", b"two"]
 
 
+def test_one_that_the_transport_has_closed_is_forgotten_all_the_same(
+    poller: Poller, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """A failed write closes a TCP connection before its protocol hears of it."""
+    ours, _theirs = pair
+    inlet = Inlet(Wire(ours), lambda _data: None)
+    inlet.quicken(poller, ours)
+    ours.close()
+    inlet.close()
+    poller.doRead()
+
+
+def test_to_read_on_twice_is_to_read_on(
+    poller: Poller, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    received = list[bytes]()
+    inlet = Inlet(Wire(ours), received.append)
+    inlet.quicken(poller, ours)
+    inlet.pause()
+    inlet.resume()
+    inlet.resume()
+    theirs.send(b"one")
+    poller.doRead()
+    assert received == [b"one"]
+
+
 def test_of_what_a_peer_left_unread_the_transport_hears_as_of_an_accident(
     poller: Poller, pair: tuple[socket.socket, socket.socket]
 ) -> None:
